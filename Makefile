@@ -1,0 +1,48 @@
+# make demo   train on the text the package carries, save, reload, compare
+# make test   the test suite, on the installed package
+# make setup  .venv with the package and its test extras
+# make bench  our trainer and its peers on one file (FILE=path; default: the standard library's sources)
+# make lint   ruff and mypy
+# make debug-test  the suite on a build with bounds checks and sanitizers
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
+
+.PHONY: demo test setup bench lint debug-test clean
+
+demo: $(VENV)/installed
+	$(BIN)/hf-scaffold demo
+
+test: $(VENV)/test-extras
+	$(BIN)/pytest -q -n auto
+
+setup: $(VENV)/test-extras
+
+bench: $(VENV)/bench-extras
+	$(BIN)/python -m benchmarks.train $(FILE)
+
+lint: $(VENV)/lint-extras
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# The sanitizers' run time must be loaded before Python's own first allocation; CPython keeps memory at exit.
+debug-test: $(VENV)/test-extras
+	HF_SCAFFOLD_DEBUG=1 $(PYTHON) -m venv $(VENV)-debug
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+# A regular install, not an editable one: the tests run on what ships.
+$(VENV)/installed: $(BIN)/python $(SOURCES)
+	$(BIN)/pip install -q .
+	touch $@
+
+$(VENV)/test-extras: $(VENV)/installed
+	$(BIN)/pip install -q '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(VENV)-debug build dist *.egg-info

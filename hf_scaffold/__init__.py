@@ -1,0 +1,1 @@
+"""Train Scaffold-BPE tokenizers and use them in transformers, datasets and the Hub."""
