@@ -1,5 +1,9 @@
-# The integer widths of the core, as Cython sees them. The C++ side is widths.hpp.
+# The integer widths of the core, as Cython sees them; widths.hpp holds the definitions.
+from libcpp cimport bool
+
 cdef extern from "widths.hpp" namespace "hf_scaffold" nogil:
     ctypedef int token_id_t
     ctypedef long long count_t
     ctypedef unsigned int position_t
+
+    bool checked_add(count_t a, count_t b, count_t* sum)

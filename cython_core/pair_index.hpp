@@ -1,0 +1,161 @@
+// Every adjacent pair of symbols seen in training: its current frequency and the cells where it stood.
+//
+// A pair comes into being once, everywhere at the same time (see trainer.pyx), with all its cells in
+// ascending order. Later merges nearby lower its frequency and make some of its cells stale, which the
+// reader notices; nothing is ever added. So over a whole run at most three cells are filed for each
+// symbol of the corpus: one at the start and two for each replacement.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "widths.hpp"
+
+namespace hf_scaffold {
+
+// Bump allocation for lists that live as long as the index.
+class CellArena {
+ public:
+  position_t* allocate(std::size_t size) {
+    if (size > left_) {
+      left_ = std::max(size, BLOCK);
+      blocks_.emplace_back(new position_t[left_]);
+      next_ = blocks_.back().get();
+    }
+    position_t* cells = next_;
+    next_ += size;
+    left_ -= size;
+    return cells;
+  }
+
+ private:
+  static constexpr std::size_t BLOCK = std::size_t{1} << 18;
+  std::vector<std::unique_ptr<position_t[]>> blocks_;
+  position_t* next_ = nullptr;
+  std::size_t left_ = 0;
+};
+
+struct Pair {
+  count_t frequency;  // exact, always
+  position_t* cells;  // the left symbol's first cell, for each place where the pair came into being
+  position_t size;
+};
+
+class PairIndex {
+ public:
+  PairIndex() : slots_(std::size_t{1} << 16, Slot{0, FREE}) {}
+
+  std::size_t size() const { return pairs_.size(); }
+  Pair* at(std::uint32_t pair) { return &pairs_[pair]; }
+
+  // A pair that is in the index.
+  Pair* find(token_id_t left, token_id_t right) { return &pairs_[slots_[probe(key(left, right))].pair]; }
+
+  // The pair's number; if new, with frequency 0 and no cells.
+  std::uint32_t find_or_add(token_id_t left, token_id_t right) {
+    std::size_t slot = probe(key(left, right));
+    if (slots_[slot].pair == FREE) {
+      if (pairs_.size() * 2 >= slots_.size()) {
+        grow();
+        slot = probe(key(left, right));
+      }
+      slots_[slot] = Slot{key(left, right), static_cast<std::uint32_t>(pairs_.size())};
+      pairs_.push_back(Pair{0, nullptr, 0});
+    }
+    return slots_[slot].pair;
+  }
+
+  // Room for the pair's cells, for the caller to fill in ascending order.
+  position_t* allocate_cells(std::uint32_t pair, position_t size) {
+    pairs_[pair].cells = cells_.allocate(size);
+    pairs_[pair].size = size;
+    return pairs_[pair].cells;
+  }
+
+ private:
+  static constexpr std::uint32_t FREE = std::numeric_limits<std::uint32_t>::max();
+
+  struct Slot {
+    std::uint64_t key;
+    std::uint32_t pair;
+  };
+
+  static std::uint64_t key(token_id_t left, token_id_t right) {
+    return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) | static_cast<std::uint32_t>(right);
+  }
+
+  // The slot that holds the key, or the free slot where it belongs. At most half the slots are taken.
+  std::size_t probe(std::uint64_t key) const {
+    const std::size_t mask = slots_.size() - 1;
+    std::size_t slot = ((key * 0x9E3779B97F4A7C15ull) >> 32) & mask;
+    while (slots_[slot].pair != FREE && slots_[slot].key != key) slot = (slot + 1) & mask;
+    return slot;
+  }
+
+  void grow() {
+    std::vector<Slot> old(slots_.size() * 2, Slot{0, FREE});
+    old.swap(slots_);
+    for (const Slot& slot : old) {
+      if (slot.pair != FREE) slots_[probe(slot.key)] = slot;
+    }
+  }
+
+  std::vector<Pair> pairs_;
+  std::vector<Slot> slots_;
+  CellArena cells_;
+};
+
+// What one merge does to the pairs on one side of it, gathered by neighbouring symbol: each pair is
+// looked up once a merge, not once an occurrence. Its vectors keep their memory between merges.
+class NeighbourTally {
+ public:
+  struct Entry {
+    count_t weight = 0;
+    position_t size = 0;
+    position_t* out = nullptr;
+  };
+
+  void add(token_id_t neighbour, count_t weight) {
+    if (static_cast<std::size_t>(neighbour) >= entries_.size()) entries_.resize(2 * neighbour + 256);
+    Entry& entry = entries_[neighbour];
+    if (entry.size == 0) neighbours_.push_back(neighbour);
+    entry.weight += weight;
+    entry.size += 1;
+  }
+
+  void add_cell(token_id_t neighbour, count_t weight, position_t cell) {
+    add(neighbour, weight);
+    occurrences_.push_back({neighbour, cell});
+  }
+
+  // In the order in which they were first added.
+  std::vector<token_id_t>& neighbours() { return neighbours_; }
+  Entry* at(token_id_t neighbour) { return &entries_[neighbour]; }
+
+  // Writes every cell where its neighbour's `out` points, in the order in which they were added.
+  void file_cells() {
+    for (const Occurrence& occurrence : occurrences_) *entries_[occurrence.neighbour].out++ = occurrence.cell;
+  }
+
+  void clear() {
+    for (token_id_t neighbour : neighbours_) entries_[neighbour] = Entry{};
+    neighbours_.clear();
+    occurrences_.clear();
+  }
+
+ private:
+  struct Occurrence {
+    token_id_t neighbour;
+    position_t cell;
+  };
+
+  std::vector<Entry> entries_;
+  std::vector<token_id_t> neighbours_;
+  std::vector<Occurrence> occurrences_;
+};
+
+}  // namespace hf_scaffold

@@ -1,0 +1,493 @@
+# distutils: language = c++
+"""Scaffold-BPE's training loop over pre-tokens as integer symbols.
+
+Tokens are numbered in the order of their creation: special tokens, alphabet, merged tokens. A token's
+creation id never changes. `MergeLoop._run` is the algorithm; what it calls stands below it, in the
+order of use. Files, presets and defaults are none of this module's business.
+
+Three facts keep the code short.
+
+1. A string is only ever built in one way. Take two places that hold the same base symbols between two
+   boundaries that still stand: no merge has crossed those boundaries, so every replacement so far, going
+   left to right, began afresh at the left one and did the same to both. So a token comes into being
+   everywhere at once, through one pair; a pair comes into being everywhere at once, when the later of
+   its two tokens does; and a merged pair never comes back.
+2. So a pair's frequency and a scaffold token's frequency never rise. The queue holds each candidate
+   once, and a queued frequency that is no longer current is too high: the candidate only has to sink.
+3. No frequency can overflow once the symbols are counted: a token or a pair occurs at most as often as
+   its first base symbol.
+
+A pre-token is stored as one cell for each base symbol. A token that spans several cells has its id in
+the first and in the last of them, so both neighbours of any token are one step away and a merge
+writes at most four cells. Cells of BOUNDARY stand between pre-tokens and at both ends.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport uint32_t
+from libcpp cimport bool
+from libcpp.string cimport string
+from libcpp.unordered_set cimport unordered_set
+from libcpp.vector cimport vector
+
+from widths cimport checked_add, count_t, position_t, token_id_t
+
+from hf_scaffold.errors import CorpusError, CountOverflowError
+
+cdef extern from * nogil:
+    """
+    #include <chrono>
+    static inline double seconds_now() {
+        using namespace std::chrono;
+        return duration<double>(steady_clock::now().time_since_epoch()).count();
+    }
+    """
+    double seconds_now()
+
+cdef extern from "candidate_queue.hpp" namespace "hf_scaffold" nogil:
+    const token_id_t NO_TOKEN
+
+    cppclass Candidate:
+        count_t frequency
+        token_id_t left
+        token_id_t right
+        token_id_t scaffold
+        uint32_t pair
+
+    cppclass CandidateQueue:
+        bool empty()
+        const Candidate& top()
+        void push(const Candidate&) except +
+        void pop()
+        void requeue_top(count_t)
+
+cdef extern from "pair_index.hpp" namespace "hf_scaffold" nogil:
+    cppclass Pair:
+        count_t frequency
+        position_t* cells
+        position_t size
+
+    cppclass PairIndex:
+        size_t size()
+        Pair* at(uint32_t)
+        Pair* find(token_id_t, token_id_t)
+        uint32_t find_or_add(token_id_t, token_id_t) except +
+        position_t* allocate_cells(uint32_t, position_t) except +
+
+    cppclass TallyEntry "hf_scaffold::NeighbourTally::Entry":
+        TallyEntry()
+        count_t weight
+        position_t size
+        position_t* out
+
+    cppclass NeighbourTally:
+        void add(token_id_t, count_t) except +
+        void add_cell(token_id_t, count_t, position_t) except +
+        vector[token_id_t]& neighbours()
+        TallyEntry* at(token_id_t)
+        void file_cells()
+        void clear()
+
+cdef enum:
+    BOUNDARY = -1  # the cell between two pre-tokens
+    INSIDE = -2    # a cell inside a token where a shorter token once began or ended
+
+cdef enum Outcome:
+    FAILED = -1
+    RUNNING
+    REACHED_SIZE
+    NO_CANDIDATE
+    BELOW_MIN_FREQUENCY
+
+cdef double SLICE_SECONDS = 0.1  # how long the loop runs between two looks at signals
+
+
+cdef class MergeLoop:
+    """One training run: symbols in, merges and scaffold tokens out.
+
+    Args:
+        symbols: int32, the base symbols of all pre-tokens one after another, as creation ids.
+        offsets: int64, n_pretokens + 1 offsets into `symbols`.
+        counts: int64 > 0, n_pretokens > 0.
+        tokens: The fixed tokens' strings as UTF-8, special tokens first, then the alphabet. No two
+            sequences of alphabet symbols may spell the same string.
+        n_special: How many of `tokens` are special.
+        min_frequency: Stop once the head of the queue occurs fewer times than this.
+        max_token_length: Base symbols a merged token may have; 0 for any number.
+        scaffold: False trains plain BPE.
+    Raises:
+        CountOverflowError: a symbol occurs more than 2**63 - 1 times.
+        CorpusError: more than 2**32 - 2 symbols and pre-tokens together.
+    Cost: 12 bytes a symbol of the distinct pre-tokens at first, up to 20 in the course of a run, and
+        about 80 bytes a distinct pair.
+    """
+
+    cdef:
+        # The corpus.
+        vector[token_id_t] cells
+        vector[uint32_t] owner         # cell -> pre-token
+        vector[count_t] counts         # pre-token -> count
+        # The tokens, by creation id.
+        vector[string] strings
+        vector[position_t] length      # in base symbols
+        vector[count_t] frequency
+        vector[bool] is_scaffold
+        vector[token_id_t] left_of     # the pair that created the token; NO_TOKEN for fixed tokens
+        vector[token_id_t] right_of
+        # The candidates.
+        PairIndex pairs
+        CandidateQueue queue
+        unordered_set[string] specials
+        vector[bool] some_special_has_length  # in bytes
+        # Scratch space of _replace, kept to avoid allocation.
+        vector[position_t] merged_cells
+        NeighbourTally gone_left, gone_right, new_left, new_right
+        # The settings and the size reached.
+        size_t n_fixed
+        size_t n_scaffolds
+        count_t min_frequency
+        position_t max_token_length
+        bool scaffold
+
+    def __init__(
+        self,
+        const token_id_t[::1] symbols,
+        const long long[::1] offsets,
+        const long long[::1] counts,
+        list tokens,
+        size_t n_special,
+        count_t min_frequency,
+        position_t max_token_length,
+        bool scaffold,
+    ):
+        self.n_fixed = len(tokens)
+        self.min_frequency = max(1, min_frequency)
+        self.max_token_length = max_token_length
+        self.scaffold = scaffold
+        for token in tokens:
+            self._add_token(token, 1, NO_TOKEN, NO_TOKEN)
+        for token in tokens[:n_special]:
+            self._note_special(token)
+        self._load(symbols, offsets, counts)
+
+    def run(self, size_t vocab_size, progress=None):
+        """Train until |V| = vocab_size or candidates run out; returns why it stopped.
+
+        Args:
+            vocab_size: |V| to reach, fixed tokens included.
+            progress: Called with |V| about ten times a second; what it raises ends the run.
+        Returns:
+            "vocab_size", "candidates" (none is left) or "min_frequency" (the head is below it).
+        Raises:
+            KeyboardInterrupt: within a tenth of a second and the merge under way.
+        """
+        cdef Outcome outcome = RUNNING
+        while outcome == RUNNING:
+            with nogil:
+                outcome = self._run(vocab_size, seconds_now() + SLICE_SECONDS)
+            PyErr_CheckSignals()
+            if progress is not None:
+                progress(self._vocab_size())
+        return {
+            REACHED_SIZE: "vocab_size",
+            NO_CANDIDATE: "candidates",
+            BELOW_MIN_FREQUENCY: "min_frequency",
+        }[outcome]
+
+    # ---- the algorithm
+
+    cdef Outcome _run(self, size_t vocab_size, double deadline) except FAILED nogil:
+        """Runs until |V| = vocab_size, another reason to stop, or the deadline."""
+        cdef Candidate head
+        cdef token_id_t merged
+        while self._vocab_size() < vocab_size:
+            if seconds_now() > deadline:
+                return RUNNING
+            if self._head_frequency() == 0:
+                return NO_CANDIDATE
+            head = self.queue.top()
+            if head.frequency < self.min_frequency:
+                return BELOW_MIN_FREQUENCY
+
+            self.queue.pop()
+            if head.scaffold != NO_TOKEN:
+                self._reinstate(head.scaffold)
+                continue
+
+            merged = self._create(head.left, head.right)
+            self._replace(head.left, head.right, merged, self.pairs.at(head.pair))
+
+            if self.scaffold:
+                self._mark_if_rare(head.left)
+                self._mark_if_rare(head.right)  # changes nothing where left is right
+        return REACHED_SIZE
+
+    cdef size_t _vocab_size(self) noexcept nogil:
+        """|V|: the tokens created so far that are not scaffolds."""
+        return self.strings.size() - self.n_scaffolds
+
+    cdef count_t _head_frequency(self) noexcept nogil:
+        """The frequency of the candidate that comes first, now at the queue's top; 0 if there is none."""
+        cdef Candidate top
+        cdef count_t current
+        while not self.queue.empty():
+            top = self.queue.top()
+            if top.scaffold == NO_TOKEN:
+                current = self.pairs.at(top.pair).frequency
+            else:
+                current = self.frequency[top.scaffold]
+            if current == top.frequency:
+                return current
+            if current == 0:
+                self.queue.pop()
+            else:
+                self.queue.requeue_top(current)
+        return 0
+
+    cdef void _reinstate(self, token_id_t token) noexcept nogil:
+        """The scaffold token is a normal token again, with its old id and merge rank."""
+        self.is_scaffold[token] = False
+        self.n_scaffolds -= 1
+
+    cdef token_id_t _create(self, token_id_t left, token_id_t right) except -2 nogil:
+        """The new normal token that (left, right) merges into. Its rule's rank is its place among merged tokens."""
+        cdef string text = self.strings[left]
+        text.append(self.strings[right])
+        return self._add_token(text, self.length[left] + self.length[right], left, right)
+
+    cdef int _replace(self, token_id_t left, token_id_t right, token_id_t merged, Pair* pair) except -1 nogil:
+        """Replaces (left, right) by merged everywhere, left to right, without overlap."""
+        self._rewrite_cells(left, right, merged, pair)
+        self._tally_new_neighbours(merged)
+        self._lower_frequencies(left, right)
+        pair.frequency = 0
+        self._add_pairs(merged)
+
+    cdef int _mark_if_rare(self, token_id_t token) except -1 nogil:
+        """The token becomes a scaffold if it is now rarer than the head; fixed tokens never do."""
+        cdef count_t frequency = self.frequency[token]
+        if <size_t>token < self.n_fixed or self.is_scaffold[token] or frequency >= self._head_frequency():
+            return 0
+        self.is_scaffold[token] = True
+        self.n_scaffolds += 1
+        if frequency > 0:
+            self._push(frequency, self.left_of[token], self.right_of[token], token, 0)
+
+    # ---- one merge
+
+    cdef int _rewrite_cells(
+        self, token_id_t left, token_id_t right, token_id_t merged, const Pair* pair
+    ) except -1 nogil:
+        """Writes `merged` over every place of the pair that still stands; tallies the pairs that go.
+
+        Between two occurrences that touch, as in `a b a b`, the pair (b, a) is tallied by the first.
+        """
+        cdef token_id_t* cells = self.cells.data()
+        cdef position_t left_length = self.length[left]
+        cdef position_t right_length = self.length[right]
+        cdef position_t i, start, middle, end, previous_end = 0
+        cdef count_t weight, total = 0
+        self.merged_cells.clear()
+        self.gone_left.clear()
+        self.gone_right.clear()
+        for i in range(pair.size):
+            start = pair.cells[i]
+            middle = start + left_length
+            if cells[start] != left or cells[middle] != right:
+                continue
+            end = middle + right_length
+            weight = self.counts[self.owner[start]]
+            total += weight
+            if cells[start - 1] != BOUNDARY and start != previous_end:
+                self.gone_left.add(cells[start - 1], weight)
+            if cells[end] != BOUNDARY:
+                self.gone_right.add(cells[end], weight)
+            cells[middle - 1] = INSIDE
+            cells[middle] = INSIDE
+            cells[start] = merged
+            cells[end - 1] = merged
+            self.merged_cells.push_back(start)
+            previous_end = end
+        self.frequency[left] -= total
+        self.frequency[right] -= total
+        self.frequency[merged] = total
+
+    cdef int _tally_new_neighbours(self, token_id_t merged) except -1 nogil:
+        """Tallies the pairs that came into being: (neighbour, merged) and (merged, neighbour).
+
+        Where two new tokens touch, their pair is tallied by the right one.
+        """
+        cdef token_id_t* cells = self.cells.data()
+        cdef position_t length = self.length[merged]
+        cdef position_t start
+        cdef token_id_t neighbour
+        cdef count_t weight
+        self.new_left.clear()
+        self.new_right.clear()
+        for start in self.merged_cells:
+            weight = self.counts[self.owner[start]]
+            neighbour = cells[start - 1]
+            if neighbour != BOUNDARY:
+                self.new_left.add_cell(neighbour, weight, start - self.length[neighbour])
+            neighbour = cells[start + length]
+            if neighbour != BOUNDARY and neighbour != merged:
+                self.new_right.add_cell(neighbour, weight, start)
+
+    cdef void _lower_frequencies(self, token_id_t left, token_id_t right) noexcept nogil:
+        """Subtracts what the merge took from (neighbour, left) and (right, neighbour)."""
+        cdef token_id_t neighbour
+        for neighbour in self.gone_left.neighbours():
+            self.pairs.find(neighbour, left).frequency -= self.gone_left.at(neighbour).weight
+        for neighbour in self.gone_right.neighbours():
+            self.pairs.find(right, neighbour).frequency -= self.gone_right.at(neighbour).weight
+
+    cdef int _add_pairs(self, token_id_t merged) except -1 nogil:
+        """Files the tallied pairs, which are all new."""
+        cdef token_id_t neighbour
+        for neighbour in self.new_left.neighbours():
+            self._add_pair(neighbour, merged, self.new_left.at(neighbour))
+        self.new_left.file_cells()
+        for neighbour in self.new_right.neighbours():
+            self._add_pair(merged, neighbour, self.new_right.at(neighbour))
+        self.new_right.file_cells()
+
+    cdef int _add_pair(self, token_id_t left, token_id_t right, TallyEntry* tally) except -1 nogil:
+        """Indexes and queues a new pair; its cells are to be written where tally.out points."""
+        cdef uint32_t pair = self.pairs.find_or_add(left, right)
+        tally.out = self.pairs.allocate_cells(pair, tally.size)
+        self.pairs.at(pair).frequency = tally.weight
+        if self._may_merge(left, right):
+            self._push(tally.weight, left, right, NO_TOKEN, pair)
+
+    cdef bint _may_merge(self, token_id_t left, token_id_t right) except -1 nogil:
+        """Is the pair a candidate at all: not too long, and not the string of a special token?"""
+        if self.max_token_length and self.length[left] + self.length[right] > self.max_token_length:
+            return False
+        cdef size_t n_bytes = self.strings[left].size() + self.strings[right].size()
+        if n_bytes >= self.some_special_has_length.size() or not self.some_special_has_length[n_bytes]:
+            return True
+        cdef string text = self.strings[left]
+        text.append(self.strings[right])
+        return self.specials.count(text) == 0
+
+    cdef int _push(
+        self, count_t frequency, token_id_t left, token_id_t right, token_id_t scaffold, uint32_t pair
+    ) except -1 nogil:
+        cdef Candidate candidate
+        candidate.frequency = frequency
+        candidate.left = left
+        candidate.right = right
+        candidate.scaffold = scaffold
+        candidate.pair = pair
+        self.queue.push(candidate)
+
+    # ---- setting up
+
+    cdef token_id_t _add_token(
+        self, string text, position_t length, token_id_t left, token_id_t right
+    ) except -2 nogil:
+        self.strings.push_back(text)
+        self.length.push_back(length)
+        self.frequency.push_back(0)
+        self.is_scaffold.push_back(False)
+        self.left_of.push_back(left)
+        self.right_of.push_back(right)
+        return <token_id_t>(self.strings.size() - 1)
+
+    cdef int _note_special(self, string text) except -1 nogil:
+        self.specials.insert(text)
+        if text.size() >= self.some_special_has_length.size():
+            self.some_special_has_length.resize(text.size() + 1, False)
+        self.some_special_has_length[text.size()] = True
+
+    cdef int _load(
+        self, const token_id_t[::1] symbols, const long long[::1] offsets, const long long[::1] counts
+    ) except -1:
+        """Copies the pre-tokens into cells, counts their symbols and indexes their pairs."""
+        cdef size_t n_pretokens = counts.shape[0], n_cells = symbols.shape[0] + n_pretokens + 1
+        cdef size_t begin, end
+        cdef size_t slice_size = 1 << 18  # pre-tokens between two looks at signals
+        cdef token_id_t overflown
+        if n_cells >= 2**32:
+            raise CorpusError(
+                f"{symbols.shape[0]:,} symbols in {n_pretokens:,} distinct pre-tokens are more than one run "
+                f"can hold (2**32 - 2 together); leave out the rarest pre-tokens"
+            )
+        self.counts.assign(&counts[0], &counts[0] + n_pretokens)
+        self.cells.reserve(n_cells)
+        self.owner.reserve(n_cells)
+        for begin in range(0, n_pretokens, slice_size):
+            end = min(begin + slice_size, n_pretokens)
+            with nogil:
+                overflown = self._append_pretokens(symbols, offsets, begin, end)
+            PyErr_CheckSignals()
+            if overflown != NO_TOKEN:
+                text = self.strings[overflown].decode()
+                raise CountOverflowError(f"the symbol {text!r} occurs more than 2**63 - 1 times in the corpus")
+        self.cells.push_back(BOUNDARY)
+        self.owner.push_back(0)
+        with nogil:
+            self._index_pairs()
+        PyErr_CheckSignals()
+
+    cdef token_id_t _append_pretokens(
+        self, const token_id_t[::1] symbols, const long long[::1] offsets, size_t begin, size_t end
+    ) except -2 nogil:
+        """Returns the symbol whose frequency overflows, or NO_TOKEN."""
+        cdef size_t pretoken
+        cdef long long i
+        cdef token_id_t symbol
+        for pretoken in range(begin, end):
+            self.cells.push_back(BOUNDARY)
+            self.owner.push_back(<uint32_t>pretoken)
+            for i in range(offsets[pretoken], offsets[pretoken + 1]):
+                symbol = symbols[i]
+                if not checked_add(self.frequency[symbol], self.counts[pretoken], &self.frequency[symbol]):
+                    return symbol
+                self.cells.push_back(symbol)
+                self.owner.push_back(<uint32_t>pretoken)
+        return NO_TOKEN
+
+    cdef int _index_pairs(self) except -1 nogil:
+        """Fills the index and the queue with the pairs of base symbols."""
+        cdef vector[TallyEntry] tally  # by pair
+        cdef vector[position_t] example  # a cell where the pair stands
+        cdef position_t cell, n = <position_t>self.cells.size()
+        cdef uint32_t pair
+        for cell in range(1, n):
+            if self.cells[cell - 1] != BOUNDARY and self.cells[cell] != BOUNDARY:
+                pair = self.pairs.find_or_add(self.cells[cell - 1], self.cells[cell])
+                if pair == tally.size():
+                    tally.push_back(TallyEntry())
+                    example.push_back(cell)
+                tally[pair].size += 1
+                tally[pair].weight += self.counts[self.owner[cell]]
+        for pair in range(tally.size()):
+            cell = example[pair]
+            self._add_pair(self.cells[cell - 1], self.cells[cell], &tally[pair])
+        for cell in range(1, n):
+            if self.cells[cell - 1] != BOUNDARY and self.cells[cell] != BOUNDARY:
+                pair = self.pairs.find_or_add(self.cells[cell - 1], self.cells[cell])
+                tally[pair].out[0] = cell - 1
+                tally[pair].out += 1
+
+    # ---- the result
+
+    @property
+    def tokens(self):
+        """list[bytes]: every token's string as UTF-8, in creation order."""
+        return list(self.strings)
+
+    @property
+    def scaffolds(self):
+        """list[bool]: for every token in creation order, whether it is a scaffold."""
+        return list(self.is_scaffold)
+
+    @property
+    def frequencies(self):
+        """list[int]: for every token in creation order, its occurrences at this point."""
+        return list(self.frequency)
+
+    @property
+    def merges(self):
+        """list[tuple[int, int]]: the rules as creation ids, in rank order."""
+        return list(zip(self.left_of, self.right_of, strict=True))[self.n_fixed :]
