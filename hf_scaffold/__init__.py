@@ -1,1 +1,115 @@
-"""Train Scaffold-BPE tokenizers and use them in transformers, datasets and the Hub."""
+"""Train Scaffold-BPE tokenizers and use them in transformers, datasets and the Hub.
+
+    >>> import hf_scaffold as hs
+    >>> counts = hs.count(["the words of a corpus", "and more words"])
+    >>> bpe = hs.train(counts, vocab_size=270)
+    >>> tokenizer = bpe.to_tokenizer()
+    >>> tokenizer.decode(tokenizer("more words of a corpus")["input_ids"])
+    'more words of a corpus'
+
+Importing this package makes AutoTokenizer know ScaffoldTokenizerFast. It imports neither transformers
+nor anything else heavy before that is used.
+"""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from hf_scaffold.errors import (
+    ArtifactError,
+    ConfigurationError,
+    CorpusError,
+    CountOverflowError,
+    ScaffoldError,
+)
+
+if TYPE_CHECKING:
+    from hf_scaffold.artifact import ScaffoldBPE
+    from hf_scaffold.counts import PreTokenCounts, count
+    from hf_scaffold.pretokenize import PRESETS, Pretokenizer, get_pretokenizer
+    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+    from hf_scaffold.trainer import train, train_tokenizer
+
+__all__ = [
+    "PRESETS",
+    "ArtifactError",
+    "ConfigurationError",
+    "CorpusError",
+    "CountOverflowError",
+    "PreTokenCounts",
+    "Pretokenizer",
+    "ScaffoldBPE",
+    "ScaffoldError",
+    "ScaffoldTokenizerFast",
+    "count",
+    "get_pretokenizer",
+    "train",
+    "train_tokenizer",
+]
+
+__version__ = version("hf_scaffold")
+
+_HOMES = {
+    "PRESETS": "pretokenize",
+    "PreTokenCounts": "counts",
+    "Pretokenizer": "pretokenize",
+    "ScaffoldBPE": "artifact",
+    "ScaffoldTokenizerFast": "tokenization_scaffold",
+    "count": "counts",
+    "get_pretokenizer": "pretokenize",
+    "train": "trainer",
+    "train_tokenizer": "trainer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+# ---- AutoTokenizer
+
+_AUTO_MODULE = "transformers.models.auto.tokenization_auto"
+
+
+def _register() -> None:
+    from hf_scaffold.tokenization_scaffold import register
+
+    register()
+
+
+class _RegisterAfterImport(importlib.abc.MetaPathFinder):
+    """Registers ScaffoldTokenizerFast as soon as AutoTokenizer is there; importing it here would take 2 s."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != _AUTO_MODULE:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_register(module: ModuleType) -> None:
+                execute(module)
+                _register()
+
+            spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]  # this one import only
+        return spec
+
+
+if _AUTO_MODULE in sys.modules:
+    _register()
+else:
+    sys.meta_path.insert(0, _RegisterAfterImport())

@@ -4,6 +4,7 @@ The package's fast code is tested against this file, so nothing here is shared w
 tuples of symbols (strings); a token is the concatenation of its symbols.
 """
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -154,7 +155,7 @@ def scaffolding(symbols, merges):
     rank = {pair: i for i, pair in enumerate(merges)}
     symbols = list(symbols)
     while True:
-        ranked = [(rank[pair], i) for i, pair in enumerate(zip(symbols, symbols[1:])) if pair in rank]
+        ranked = [(rank[pair], i) for i, pair in enumerate(itertools.pairwise(symbols)) if pair in rank]
         if not ranked:
             return symbols
         _, i = min(ranked)

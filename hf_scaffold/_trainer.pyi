@@ -1,0 +1,26 @@
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+class MergeLoop:
+    def __init__(
+        self,
+        symbols: NDArray[np.int32],
+        offsets: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        tokens: list[bytes],
+        n_special: int,
+        min_frequency: int,
+        max_token_length: int,
+        scaffold: bool,
+    ) -> None: ...
+    def run(self, vocab_size: int, progress: Callable[[int], object] | None = None) -> str: ...
+    @property
+    def tokens(self) -> list[bytes]: ...
+    @property
+    def scaffolds(self) -> list[bool]: ...
+    @property
+    def frequencies(self) -> list[int]: ...
+    @property
+    def merges(self) -> list[tuple[int, int]]: ...

@@ -1,0 +1,422 @@
+"""The result of training: merges, vocabulary and demolish map, checked and ready to save or use."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tokenizers import AddedToken, Tokenizer, decoders
+from tokenizers.models import BPE
+
+from hf_scaffold._files import write_files
+from hf_scaffold.errors import ArtifactError, ConfigurationError
+from hf_scaffold.pretokenize import Pretokenizer, get_pretokenizer
+
+if TYPE_CHECKING:
+    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+
+__all__ = ["ScaffoldBPE", "bytes_to_symbols", "derive_demolish_map", "symbols_to_bytes"]
+
+FORMAT_VERSION = 1
+VOCAB_FILE, MERGES_FILE, DEMOLISH_FILE = "vocab.json", "merges.txt", "demolish.json"
+MERGES_HEADER = "#version: 0.2"
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, repr=False)
+class ScaffoldBPE:
+    """A trained Scaffold-BPE: what the encoder needs, in token strings of the byte-level alphabet.
+
+    An instance is always consistent: the constructor checks everything and names the first violation.
+
+    Args:
+        merges: All merge rules (left, right) in rank order.
+        vocab: Every token to its id: the |V| normal tokens have 0..|V|-1 (special tokens, alphabet, merged
+            tokens), scaffold tokens follow, both in the order of creation.
+        demolish_map: Scaffold token to the normal tokens that stand for it.
+        special_tokens: Control tokens; they have the first ids.
+        pretokenizer: What splits text into pre-tokens.
+        raw_splits: For normal tokens whose own rule needs a scaffold token: the two normal tokens that a
+            plain BPE engine merges instead (see `raw_model`).
+        raw_agreement: Share of the training corpus' pre-tokens that `raw_model` encodes as `encode` does,
+            weighted by counts; None if never measured.
+        stop_reason: Why training ended before vocab_size tokens; None if it reached them.
+    Raises:
+        ArtifactError: the parts contradict each other.
+    Example:
+        >>> import hf_scaffold as hs
+        >>> counts = hs.PreTokenCounts.from_mapping({b"Arizona": 50, b"zone": 3, b"banana": 20})
+        >>> bpe = hs.train(counts, vocab_size=262)
+        >>> bpe.merges[:3]
+        [('n', 'a'), ('z', 'o'), ('A', 'r')]
+        >>> bpe.demolish("zona")
+        ('z', 'o', 'n', 'a')
+    """
+
+    merges: list[Pair]
+    vocab: dict[str, int]
+    demolish_map: dict[str, tuple[str, ...]]
+    special_tokens: list[str] = field(default_factory=list)
+    pretokenizer: Pretokenizer = field(default_factory=get_pretokenizer)
+    raw_splits: dict[str, Pair] = field(default_factory=dict)
+    raw_agreement: float | None = None
+    stop_reason: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_vocab(self)
+        _check_demolish_map(self)
+        _check_merges(self)
+        _check_demolished_as_merged(self)
+        _check_raw_splits(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"ScaffoldBPE(vocab_size={self.vocab_size}, scaffold_tokens={len(self.demolish_map)}, "
+            f"merges={len(self.merges)}, special_tokens={self.special_tokens!r})"
+        )
+
+    # ---- what is in it
+
+    @property
+    def vocab_size(self) -> int:
+        """|V|: the tokens with a public id."""
+        return len(self.vocab) - len(self.demolish_map)
+
+    @cached_property
+    def tokens(self) -> list[str]:
+        """The normal tokens; the position is the public id."""
+        return list(self.vocab)[: self.vocab_size]
+
+    @cached_property
+    def scaffold_tokens(self) -> list[str]:
+        """The scaffold tokens in the order of creation."""
+        return list(self.vocab)[self.vocab_size :]
+
+    def demolish(self, token: str) -> tuple[str, ...]:
+        """The normal tokens that stand for a token: itself, unless it is a scaffold.
+
+        Raises:
+            KeyError: the token is not in the vocabulary.
+        """
+        if token not in self.vocab:
+            raise KeyError(
+                f"{token!r} is not in the vocabulary; token strings are in the byte-level alphabet"
+            )
+        return self.demolish_map.get(token, (token,))
+
+    # ---- encoding
+
+    def encode(self, pretokens: Sequence[bytes]) -> list[list[int]]:
+        """Public ids of each pre-token: ordinary BPE over all merges, then demolishing.
+
+        Args:
+            pretokens: UTF-8 or any other bytes, each encoded for itself: nothing is split or normalized.
+        Returns:
+            One list of ids a pre-token. Symbols outside the alphabet are dropped, as `tokenizers` does
+            where there is no unk token.
+        Cost: about a microsecond a token; runs in the threads of `tokenizers`.
+        Example:
+            >>> import hf_scaffold as hs
+            >>> bpe = hs.train(hs.PreTokenCounts.from_mapping({b"Arizona": 50, b"zone": 3}), vocab_size=258)
+            >>> [bpe.tokens[token_id] for token_id in bpe.encode([b"Arizona"])[0]]
+            ['Arizona']
+        """
+        backend, demolished = self._expanded_backend
+        strings = [bytes_to_symbols(pretoken) for pretoken in pretokens]
+        return [
+            [part for token_id in encoding.ids for part in demolished[token_id]]
+            for encoding in backend.encode_batch_fast(strings, add_special_tokens=False)
+        ]
+
+    @cached_property
+    def _expanded_backend(self) -> tuple[Tokenizer, list[tuple[int, ...]]]:
+        """A backend over all tokens, and for each of its ids the public ids that replace it."""
+        demolished = [tuple(self.vocab[part] for part in self.demolish(token)) for token in self.vocab]
+        return Tokenizer(BPE(vocab=self.vocab, merges=self.merges)), demolished
+
+    def raw_model(self) -> BPE:
+        """The plain BPE over normal tokens alone, for programs that know nothing of demolishing.
+
+        An approximation: it agrees with `encode` on the share `raw_agreement` of pre-tokens. A token keeps
+        its own rule where both parts are normal tokens, else it gets the one in `raw_splits`, if any;
+        a pre-token that is a token as a whole is taken whole.
+        """
+        public = {token: token_id for token, token_id in self.vocab.items() if token_id < self.vocab_size}
+        rules = {left + right: (left, right) for left, right in reversed(self.merges)}
+        merges = [
+            rule
+            for token in self.tokens
+            if (rule := self.raw_splits.get(token) or rules.get(token)) and public.keys() >= set(rule)
+        ]
+        return BPE(vocab=public, merges=merges, ignore_merges=True)
+
+    # ---- use in transformers
+
+    def to_tokenizer(self, **kwargs: Any) -> ScaffoldTokenizerFast:
+        """A transformers tokenizer with this vocabulary.
+
+        Args:
+            **kwargs: As for `PreTrainedTokenizerFast`: eos_token, bos_token, unk_token, pad_token,
+                model_max_length, chat_template, …. A special token that is not in the vocabulary gets the
+                next free id, from |V| on.
+        """
+        from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+
+        backend = Tokenizer(self.raw_model())
+        if self.pretokenizer.normalizer is not None:
+            backend.normalizer = self.pretokenizer.normalizer
+        backend.pre_tokenizer = self.pretokenizer.pre_tokenizer
+        backend.decoder = decoders.ByteLevel()
+        backend.add_special_tokens([AddedToken(token, normalized=False) for token in self.special_tokens])
+        scaffold = {
+            "version": 1,
+            "merges": [list(pair) for pair in self.merges],
+            "demolish": {token: list(parts) for token, parts in self.demolish_map.items()},
+            "raw_agreement": self.raw_agreement,
+        }
+        return ScaffoldTokenizerFast(tokenizer_object=backend, scaffold=scaffold, **kwargs)
+
+    # ---- files
+
+    def save(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write vocab.json, merges.txt and demolish.json; returns their paths.
+
+        `tokenizers.models.BPE.from_file` reads the first two. The same artifact gives the same bytes. A
+        failed save leaves the folder's old files whole.
+        """
+        demolish = {
+            "version": FORMAT_VERSION,
+            "special_tokens": self.special_tokens,
+            "pretokenizer": json.loads(self.pretokenizer.to_json()),
+            "raw_agreement": self.raw_agreement,
+            "stop_reason": self.stop_reason,
+            "demolish": self.demolish_map,
+            "raw_splits": self.raw_splits,
+        }
+        merges = [MERGES_HEADER, *(f"{left} {right}" for left, right in self.merges)]
+        contents = {
+            VOCAB_FILE: json.dumps(self.vocab, ensure_ascii=False),
+            MERGES_FILE: "\n".join(merges) + "\n",
+            DEMOLISH_FILE: json.dumps(demolish, ensure_ascii=False, indent=1) + "\n",
+        }
+        return write_files(folder, {name: text.encode() for name, text in contents.items()})
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> ScaffoldBPE:
+        """Read what `save` wrote.
+
+        Raises:
+            FileNotFoundError: one of the three files isn't there.
+            ArtifactError: a file is truncated or the three contradict each other; names file and entry.
+        """
+        folder = Path(folder)
+        demolish = _read_json(folder / DEMOLISH_FILE)
+        if (version := demolish.get("version")) != FORMAT_VERSION:
+            raise ArtifactError(
+                f"{folder / DEMOLISH_FILE}: format version {version!r} is unknown; "
+                f"this release reads {FORMAT_VERSION}"
+            )
+        try:
+            return cls(
+                merges=_read_merges(folder / MERGES_FILE),
+                vocab=_read_vocab(folder / VOCAB_FILE),
+                demolish_map={token: tuple(parts) for token, parts in demolish["demolish"].items()},
+                special_tokens=demolish["special_tokens"],
+                pretokenizer=Pretokenizer.from_json(json.dumps(demolish["pretokenizer"])),
+                raw_splits={token: (left, right) for token, (left, right) in demolish["raw_splits"].items()},
+                raw_agreement=demolish["raw_agreement"],
+                stop_reason=demolish["stop_reason"],
+            )
+        except KeyError as error:
+            raise ArtifactError(f"{folder / DEMOLISH_FILE}: the entry {error} is missing") from None
+        except (ArtifactError, ConfigurationError) as error:
+            raise ArtifactError(f"{folder}: {error}") from None
+
+
+def derive_demolish_map(merges: Iterable[Pair], scaffold_tokens: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """For each scaffold token, in the order given, the normal tokens that stand for it.
+
+    A scaffold token is replaced by what its two parts are replaced by; of several rules for it, the one
+    with the shortest result counts, then the one of lowest rank.
+
+    Example:
+        >>> derive_demolish_map([("n", "a"), ("z", "o"), ("zo", "na")], ["zo", "zona"])
+        {'zo': ('z', 'o'), 'zona': ('z', 'o', 'na')}
+    """
+    scaffolds = list(scaffold_tokens)
+    rules: dict[str, list[Pair]] = {token: [] for token in scaffolds}
+    for left, right in merges:
+        if left + right in rules:
+            rules[left + right].append((left, right))
+    demolished: dict[str, tuple[str, ...]] = {}
+    for token in sorted(scaffolds, key=len):  # parts come before the tokens they build
+        results = [
+            demolished.get(left, (left,)) + demolished.get(right, (right,)) for left, right in rules[token]
+        ]
+        if not results:
+            raise ArtifactError(f"no merge makes the scaffold token {token!r}")
+        demolished[token] = min(results, key=len)
+    return {token: demolished[token] for token in scaffolds}
+
+
+# ---- the byte-level alphabet
+
+
+def _stand_ins() -> dict[int, str]:
+    """Byte to the character that stands for it: itself if printable, else the next free one from U+0100."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {byte: chr(byte) for byte in printable} | {byte: chr(0x100 + i) for i, byte in enumerate(others)}
+
+
+BYTE_TO_SYMBOL = _stand_ins()
+SYMBOL_TO_BYTE = {symbol: byte for byte, symbol in BYTE_TO_SYMBOL.items()}
+_LATIN1_TO_SYMBOLS = {byte: symbol for byte, symbol in BYTE_TO_SYMBOL.items() if chr(byte) != symbol}
+
+
+def bytes_to_symbols(data: bytes) -> str:
+    """Bytes as a string of the byte-level alphabet.
+
+    Example:
+        >>> bytes_to_symbols(" né".encode())
+        'ĠnÃ©'
+    """
+    return data.decode("latin-1").translate(_LATIN1_TO_SYMBOLS)
+
+
+def symbols_to_bytes(symbols: str) -> bytes:
+    """The bytes that a string of the byte-level alphabet stands for.
+
+    Raises:
+        KeyError: a character outside the byte-level alphabet.
+    Example:
+        >>> symbols_to_bytes("ĠnÃ©").decode()
+        ' né'
+    """
+    return bytes(SYMBOL_TO_BYTE[symbol] for symbol in symbols)
+
+
+# ---- consistency
+
+
+def _check_vocab(bpe: ScaffoldBPE) -> None:
+    for position, (token, token_id) in enumerate(bpe.vocab.items()):
+        if token_id != position:
+            raise ArtifactError(
+                f"vocab: {token!r} has id {token_id!r} where {position} was expected; ids are dense"
+            )
+        if not token:
+            raise ArtifactError(f"vocab: the token with id {token_id} is empty")
+    for position, token in enumerate(bpe.special_tokens):
+        if bpe.vocab.get(token) != position:
+            raise ArtifactError(
+                f"special_tokens: {token!r} must have id {position}, not {bpe.vocab.get(token)}"
+            )
+
+
+def _check_merges(bpe: ScaffoldBPE) -> None:
+    first_rank: dict[str, int] = {}
+    seen: set[Pair] = set()
+    for rank, (left, right) in enumerate(bpe.merges):
+        where = f"merge {rank} ({left!r}, {right!r})"
+        for part in (left, right):
+            if part not in bpe.vocab or part in bpe.special_tokens:
+                raise ArtifactError(f"{where}: {part!r} is not a token that a merge can start from")
+            if len(part) > 1 and part not in first_rank:
+                raise ArtifactError(f"{where}: no merge before it makes {part!r}")
+        if left + right not in bpe.vocab or left + right in bpe.special_tokens:
+            raise ArtifactError(f"{where}: {left + right!r} is not in the vocab")
+        if (left, right) in seen:
+            raise ArtifactError(f"{where} is there twice")
+        seen.add((left, right))
+        first_rank.setdefault(left + right, rank)
+    made_last: dict[bool, str] = {}
+    for token, token_id in list(bpe.vocab.items())[len(bpe.special_tokens) :]:
+        if token not in first_rank:
+            if len(token) > 1:
+                raise ArtifactError(f"vocab: no merge makes {token!r} (id {token_id})")
+            if token not in SYMBOL_TO_BYTE:
+                raise ArtifactError(f"vocab: {token!r} (id {token_id}) is not in the byte-level alphabet")
+            continue
+        hidden = token_id >= bpe.vocab_size
+        if hidden in made_last and first_rank[made_last[hidden]] > first_rank[token]:
+            raise ArtifactError(f"vocab: {token!r} (id {token_id}) was made before {made_last[hidden]!r}")
+        made_last[hidden] = token
+
+
+def _check_demolish_map(bpe: ScaffoldBPE) -> None:
+    for token in bpe.demolish_map:
+        if bpe.vocab.get(token, -1) < bpe.vocab_size:
+            raise ArtifactError(
+                f"demolish: {token!r} is not among the last {len(bpe.demolish_map)} ids of vocab"
+            )
+    for token, parts in bpe.demolish_map.items():
+        for part in parts:
+            if part not in bpe.vocab:
+                raise ArtifactError(f"demolish: {token!r} holds {part!r}, which is not in vocab")
+            if part in bpe.demolish_map:
+                raise ArtifactError(f"demolish: {token!r} holds {part!r}, which is itself a scaffold token")
+        if "".join(parts) != token:
+            raise ArtifactError(f"demolish: the parts {parts} don't spell {token!r}")
+
+
+def _check_demolished_as_merged(bpe: ScaffoldBPE) -> None:
+    derived = derive_demolish_map(bpe.merges, bpe.scaffold_tokens)
+    if derived != bpe.demolish_map:
+        token = next(token for token in derived if derived[token] != bpe.demolish_map[token])
+        raise ArtifactError(
+            f"demolish: {token!r} is {bpe.demolish_map[token]}; its merges give {derived[token]}"
+        )
+
+
+def _check_raw_splits(bpe: ScaffoldBPE) -> None:
+    for token, split in bpe.raw_splits.items():
+        if "".join(split) != token:
+            raise ArtifactError(f"raw_splits: {split} doesn't spell {token!r}")
+        for part in (token, *split):
+            if bpe.vocab.get(part, bpe.vocab_size) >= bpe.vocab_size:
+                raise ArtifactError(f"raw_splits: {part!r}, in the split of {token!r}, is not a normal token")
+    if bpe.raw_agreement is not None and not 0 <= bpe.raw_agreement <= 1:
+        raise ArtifactError(f"raw_agreement: {bpe.raw_agreement} is not a share between 0 and 1")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"{path}: not UTF-8 at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise ArtifactError(f"{path}: truncated or not JSON: {error}") from None
+    if not isinstance(content, Mapping):
+        raise ArtifactError(f"{path}: holds a {type(content).__name__}, not a JSON object")
+    return dict(content)
+
+
+def _read_vocab(path: Path) -> dict[str, int]:
+    vocab = _read_json(path)
+    for token, token_id in vocab.items():
+        if not isinstance(token_id, int):
+            raise ArtifactError(f"{path}: the id of {token!r} is {token_id!r}, not a whole number")
+    return dict(sorted(vocab.items(), key=lambda item: item[1]))
+
+
+def _read_merges(path: Path) -> list[Pair]:
+    try:
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"{path}: not UTF-8 at byte {error.start}") from None
+    merges: list[Pair] = []
+    for number, line in enumerate(lines, start=1):
+        if number == 1 and line.startswith("#version"):
+            continue
+        parts = line.split(" ")
+        if len(parts) != 2 or not all(parts):
+            raise ArtifactError(f"{path}, line {number}: {line!r} is not two tokens and a space between them")
+        merges.append((parts[0], parts[1]))
+    return merges
