@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from tokenizers import AddedToken, Tokenizer, decoders
 from tokenizers.models import BPE
 
+from hf_scaffold._encoder import PretokenEncoder
 from hf_scaffold._files import write_files
 from hf_scaffold.errors import ArtifactError, ConfigurationError
 from hf_scaffold.pretokenize import Pretokenizer, get_pretokenizer
@@ -75,6 +78,9 @@ class ScaffoldBPE:
         _check_demolished_as_merged(self)
         _check_raw_splits(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {part.name: getattr(self, part.name) for part in fields(self)}
+
     def __repr__(self) -> str:
         return (
             f"ScaffoldBPE(vocab_size={self.vocab_size}, scaffold_tokens={len(self.demolish_map)}, "
@@ -118,27 +124,53 @@ class ScaffoldBPE:
         Args:
             pretokens: UTF-8 or any other bytes, each encoded for itself: nothing is split or normalized.
         Returns:
-            One list of ids a pre-token. Symbols outside the alphabet are dropped, as `tokenizers` does
+            One list of ids a pre-token. Bytes outside the alphabet are dropped, as `tokenizers` does
             where there is no unk token.
-        Cost: about a microsecond a token; runs in the threads of `tokenizers`.
+        Cost: O(n log n) for a pre-token of n bytes; releases the GIL.
         Example:
             >>> import hf_scaffold as hs
             >>> bpe = hs.train(hs.PreTokenCounts.from_mapping({b"Arizona": 50, b"zone": 3}), vocab_size=258)
             >>> [bpe.tokens[token_id] for token_id in bpe.encode([b"Arizona"])[0]]
             ['Arizona']
         """
-        backend, demolished = self._expanded_backend
-        strings = [bytes_to_symbols(pretoken) for pretoken in pretokens]
-        return [
-            [part for token_id in encoding.ids for part in demolished[token_id]]
-            for encoding in backend.encode_batch_fast(strings, add_special_tokens=False)
-        ]
+        offsets = np.cumsum([0, *map(len, pretokens)], dtype=np.int64)
+        ids, ends = self.encoder.encode(b"".join(pretokens), offsets)
+        return [ids[begin:end].tolist() for begin, end in itertools.pairwise(ends)]
 
     @cached_property
-    def _expanded_backend(self) -> tuple[Tokenizer, list[tuple[int, ...]]]:
-        """A backend over all tokens, and for each of its ids the public ids that replace it."""
-        demolished = [tuple(self.vocab[part] for part in self.demolish(token)) for token in self.vocab]
-        return Tokenizer(BPE(vocab=self.vocab, merges=self.merges)), demolished
+    def encoder(self) -> PretokenEncoder:
+        """The exact encoder, over arrays of pre-tokens."""
+        demolished = {
+            self.vocab[token]: [self.vocab[part] for part in parts]
+            for token, parts in self.demolish_map.items()
+        }
+        return self._pretoken_encoder(self.merges, demolished, {})
+
+    @cached_property
+    def raw_encoder(self) -> PretokenEncoder:
+        """The encoder that a plain BPE engine makes of `raw_model`, over arrays of pre-tokens."""
+        wholes = {
+            symbols_to_bytes(token): token_id
+            for token_id, token in enumerate(self.tokens)
+            if SYMBOL_TO_BYTE.keys() >= set(token)  # a special token may hold what no pre-token can
+        }
+        return self._pretoken_encoder(self._raw_merges, {}, wholes)
+
+    def _pretoken_encoder(
+        self, merges: Sequence[Pair], replacements: dict[int, list[int]], wholes: dict[bytes, int]
+    ) -> PretokenEncoder:
+        byte_ids = [self.vocab.get(symbol, -1) for _, symbol in sorted(BYTE_TO_SYMBOL.items())]
+        rules = [(self.vocab[left], self.vocab[right], self.vocab[left + right]) for left, right in merges]
+        return PretokenEncoder(
+            np.array(byte_ids, np.int32), np.array(rules, np.int32).reshape(-1, 3), replacements, wholes
+        )
+
+    @cached_property
+    def _raw_merges(self) -> list[Pair]:
+        rules = {left + right: (left, right) for left, right in reversed(self.merges)}
+        normal = set(self.tokens)
+        chosen = [self.raw_splits.get(token) or rules.get(token) for token in self.tokens]
+        return [rule for rule in chosen if rule and normal.issuperset(rule)]
 
     def raw_model(self) -> BPE:
         """The plain BPE over normal tokens alone, for programs that know nothing of demolishing.
@@ -147,14 +179,8 @@ class ScaffoldBPE:
         its own rule where both parts are normal tokens, else it gets the one in `raw_splits`, if any;
         a pre-token that is a token as a whole is taken whole.
         """
-        public = {token: token_id for token, token_id in self.vocab.items() if token_id < self.vocab_size}
-        rules = {left + right: (left, right) for left, right in reversed(self.merges)}
-        merges = [
-            rule
-            for token in self.tokens
-            if (rule := self.raw_splits.get(token) or rules.get(token)) and public.keys() >= set(rule)
-        ]
-        return BPE(vocab=public, merges=merges, ignore_merges=True)
+        public = {token: token_id for token_id, token in enumerate(self.tokens)}
+        return BPE(vocab=public, merges=self._raw_merges, ignore_merges=True)
 
     # ---- use in transformers
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import AddedToken
 
 from hf_scaffold._trainer import MergeLoop
 from hf_scaffold.artifact import (
@@ -18,7 +17,6 @@ from hf_scaffold.artifact import (
     SYMBOL_TO_BYTE,
     Pair,
     ScaffoldBPE,
-    bytes_to_symbols,
     derive_demolish_map,
 )
 from hf_scaffold.counts import PreTokenCounts, count
@@ -271,18 +269,11 @@ def _raw_splits(merges: list[Pair], normal: set[str], frequency: dict[str, int])
 
 def _raw_agreement(bpe: ScaffoldBPE, counts: PreTokenCounts) -> float:
     """Share of pre-tokens, weighted by counts, that the raw model encodes exactly."""
-    raw = Tokenizer(bpe.raw_model())
-    agreeing = total = 0
-    for pretokens, weights in _batches(counts):
-        encodings = raw.encode_batch_fast([bytes_to_symbols(pretoken) for pretoken in pretokens])
-        for ids, encoding, weight in zip(bpe.encode(pretokens), encodings, weights, strict=True):
-            total += weight
-            agreeing += weight if ids == encoding.ids else 0
-    return agreeing / total
-
-
-def _batches(counts: PreTokenCounts, size: int = 50_000) -> Iterator[tuple[list[bytes], list[int]]]:
-    for begin in range(0, len(counts), size):
-        bounds = counts.offsets[begin : begin + size + 1].tolist()
-        pretokens = [counts.data[a:b] for a, b in itertools.pairwise(bounds)]
-        yield pretokens, counts.counts[begin : begin + size].tolist()
+    exact, exact_ends = bpe.encoder.encode(counts.data, counts.offsets)
+    raw, raw_ends = bpe.raw_encoder.encode(counts.data, counts.offsets)
+    lengths, raw_lengths = np.diff(exact_ends), np.diff(raw_ends)
+    agrees = lengths == raw_lengths
+    differs = exact[np.repeat(agrees, lengths)] != raw[np.repeat(agrees, raw_lengths)]
+    pretoken_of = np.repeat(np.flatnonzero(agrees), lengths[agrees])
+    agrees[pretoken_of[differs]] = False
+    return int(counts.counts[agrees].sum(dtype=object)) / int(counts.counts.sum(dtype=object))

@@ -1,0 +1,204 @@
+// Byte-pair encoding of one pre-token: the rule of lowest rank, leftmost first, until none applies.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "widths.hpp"
+
+namespace hf_scaffold {
+
+constexpr token_id_t NO_ID = -1;
+
+// Pairs to rules, by open addressing: at most half the slots are taken.
+class RuleTable {
+ public:
+  struct Rule {
+    std::uint32_t rank;
+    token_id_t merged;
+  };
+  static constexpr std::uint32_t NO_RANK = std::numeric_limits<std::uint32_t>::max();
+
+  explicit RuleTable(std::size_t n_rules) {
+    std::size_t size = 16;
+    while (size < 2 * n_rules + 2) size *= 2;
+    slots_.assign(size, Slot{0, Rule{NO_RANK, NO_ID}});
+  }
+
+  // Of two rules for a pair the first added counts.
+  void add(token_id_t left, token_id_t right, Rule rule) {
+    Slot& slot = slots_[probe(key(left, right))];
+    if (slot.rule.rank == NO_RANK) slot = Slot{key(left, right), rule};
+  }
+
+  // The pair's rule; one of rank NO_RANK if there is none.
+  const Rule& find(token_id_t left, token_id_t right) const { return slots_[probe(key(left, right))].rule; }
+
+ private:
+  struct Slot {
+    std::uint64_t key;
+    Rule rule;
+  };
+
+  static std::uint64_t key(token_id_t left, token_id_t right) {
+    return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) | static_cast<std::uint32_t>(right);
+  }
+
+  std::size_t probe(std::uint64_t key) const {
+    const std::size_t mask = slots_.size() - 1;
+    std::size_t slot = ((key * 0x9E3779B97F4A7C15ull) >> 32) & mask;
+    while (slots_[slot].rule.rank != NO_RANK && slots_[slot].key != key) slot = (slot + 1) & mask;
+    return slot;
+  }
+
+  std::vector<Slot> slots_;
+};
+
+class BpeEncoder {
+ public:
+  explicit BpeEncoder(std::size_t n_rules) : rules_(n_rules), byte_ids_(256, NO_ID) {}
+
+  void set_byte(unsigned char byte, token_id_t token) { byte_ids_[byte] = token; }
+  void add_rule(token_id_t left, token_id_t right, token_id_t merged) {
+    rules_.add(left, right, {n_rules_++, merged});
+  }
+  // A pre-token of these bytes becomes this token without any merging.
+  void add_whole(const std::string& bytes, token_id_t token) { wholes_.emplace(bytes, token); }
+  // In the output the token is replaced by these.
+  void set_replacement(token_id_t token, const std::vector<token_id_t>& tokens) {
+    if (static_cast<std::size_t>(token) >= replacements_.size()) replacements_.resize(token + 1);
+    replacements_[token] = tokens;
+  }
+
+  // Appends the pre-token's tokens to `out`. Bytes without a token are dropped. `work` is scratch space, one
+  // for each thread; the encoder itself is not changed. O(n log n) for n bytes.
+  struct Work;
+  void encode(const unsigned char* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out) const {
+    if (!wholes_.empty()) {
+      const auto whole = wholes_.find(std::string(reinterpret_cast<const char*>(bytes), n));
+      if (whole != wholes_.end()) {
+        append(whole->second, out);
+        return;
+      }
+    }
+    work.nodes.clear();
+    for (std::size_t i = 0; i < n; ++i) {
+      if (byte_ids_[bytes[i]] != NO_ID) work.nodes.push_back({byte_ids_[bytes[i]], 0, 0, 0});
+    }
+    if (work.nodes.size() <= SHORT) {
+      merge_by_scanning(work);
+    } else {
+      merge_by_queue(work);
+    }
+    for (const Node& node : work.nodes) {
+      if (node.token != NO_ID) append(node.token, out);
+    }
+  }
+
+ private:
+  struct Node {
+    token_id_t token;  // NO_ID once merged into the node before it
+    std::uint32_t rank;  // of the rule for this node and the next
+    std::uint32_t previous;
+    std::uint32_t next;
+  };
+
+  struct Candidate {
+    std::uint32_t rank;
+    std::uint32_t node;
+    // For std::*_heap, whose top is the largest: the lowest rank, then the leftmost.
+    bool operator<(const Candidate& other) const {
+      return rank != other.rank ? rank > other.rank : node > other.node;
+    }
+  };
+
+ public:
+  struct Work {
+    std::vector<Node> nodes;
+    std::vector<Candidate> queue;
+  };
+
+ private:
+  static constexpr std::size_t SHORT = 48;  // below this, scanning beats the queue
+  static constexpr std::uint32_t END = std::numeric_limits<std::uint32_t>::max();
+
+  std::uint32_t rank_of(const Node& left, const Node& right) const {
+    return rules_.find(left.token, right.token).rank;
+  }
+
+  // Ranks stand beside the nodes, so that each merge looks up two pairs and scans for the lowest rank.
+  void merge_by_scanning(Work& work) const {
+    std::vector<Node>& nodes = work.nodes;
+    std::size_t n = nodes.size();
+    for (std::size_t i = 0; i + 1 < n; ++i) nodes[i].rank = rank_of(nodes[i], nodes[i + 1]);
+    while (n > 1) {
+      std::size_t best = 0;
+      for (std::size_t i = 1; i + 1 < n; ++i) {
+        if (nodes[i].rank < nodes[best].rank) best = i;
+      }
+      if (nodes[best].rank == RuleTable::NO_RANK) break;
+      nodes[best].token = rules_.find(nodes[best].token, nodes[best + 1].token).merged;
+      nodes.erase(nodes.begin() + best + 1);
+      --n;
+      if (best > 0) nodes[best - 1].rank = rank_of(nodes[best - 1], nodes[best]);
+      if (best + 1 < n) nodes[best].rank = rank_of(nodes[best], nodes[best + 1]);
+    }
+  }
+
+  // A queued rank that is no longer the node's own is stale.
+  void merge_by_queue(Work& work) const {
+    std::vector<Node>& nodes = work.nodes;
+    const std::uint32_t n = static_cast<std::uint32_t>(nodes.size());
+    work.queue.clear();
+    for (std::uint32_t i = 0; i < n; ++i) {
+      nodes[i].previous = i == 0 ? END : i - 1;
+      nodes[i].next = i + 1 == n ? END : i + 1;
+      rate(work, i);
+    }
+    while (!work.queue.empty()) {
+      const Candidate candidate = work.queue.front();
+      std::pop_heap(work.queue.begin(), work.queue.end());
+      work.queue.pop_back();
+      Node& node = nodes[candidate.node];
+      if (node.token == NO_ID || node.rank != candidate.rank) continue;
+      Node& gone = nodes[node.next];
+      node.token = rules_.find(node.token, gone.token).merged;
+      node.next = gone.next;
+      gone.token = NO_ID;
+      if (node.next != END) nodes[node.next].previous = candidate.node;
+      rate(work, candidate.node);
+      if (node.previous != END) rate(work, node.previous);
+    }
+  }
+
+  void rate(Work& work, std::uint32_t i) const {
+    Node& node = work.nodes[i];
+    node.rank = node.next == END ? RuleTable::NO_RANK : rank_of(node, work.nodes[node.next]);
+    if (node.rank != RuleTable::NO_RANK) {
+      work.queue.push_back({node.rank, i});
+      std::push_heap(work.queue.begin(), work.queue.end());
+    }
+  }
+
+  void append(token_id_t token, std::vector<token_id_t>& out) const {
+    if (static_cast<std::size_t>(token) < replacements_.size() && !replacements_[token].empty()) {
+      out.insert(out.end(), replacements_[token].begin(), replacements_[token].end());
+    } else {
+      out.push_back(token);
+    }
+  }
+
+  RuleTable rules_;
+  std::uint32_t n_rules_ = 0;
+  std::vector<token_id_t> byte_ids_;
+  std::unordered_map<std::string, token_id_t> wholes_;
+  std::vector<std::vector<token_id_t>> replacements_;
+};
+
+}  // namespace hf_scaffold

@@ -1,0 +1,115 @@
+"""The native encoder against the slow reference and against `tokenizers`."""
+
+import copy
+import itertools
+import pickle
+import random
+import threading
+
+import numpy as np
+import oracle
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
+
+import hf_scaffold as hs
+from hf_scaffold._encoder import PretokenEncoder
+from hf_scaffold.artifact import bytes_to_symbols
+
+
+@pytest.fixture(scope="module")
+def bpe(english_text):
+    return hs.train(hs.count([english_text]), 1500, special_tokens=["<|endoftext|>", "…"])
+
+
+def expanded_backend(bpe):
+    return Tokenizer(models.BPE(vocab=bpe.vocab, merges=bpe.merges))
+
+
+def test_equals_tokenizers_over_every_pretoken_of_real_text(bpe, english_text):
+    pretokens = [pretoken for pretoken, _ in hs.count([english_text]).items()]
+    strings = [bytes_to_symbols(pretoken) for pretoken in pretokens]
+    exact = [
+        [part for token in encoding.tokens for part in bpe.demolish(token)]
+        for encoding in expanded_backend(bpe).encode_batch(strings)
+    ]
+    assert [[bpe.tokens[i] for i in ids] for ids in bpe.encode(pretokens)] == exact
+    raw, ends = bpe.raw_encoder.encode(b"".join(pretokens), np.cumsum([0, *map(len, pretokens)]))
+    assert [raw[a:b].tolist() for a, b in itertools.pairwise(ends)] == [
+        encoding.ids for encoding in Tokenizer(bpe.raw_model()).encode_batch(strings)
+    ]
+
+
+@pytest.mark.parametrize("n", [1, 5, 30, 47, 48, 49, 50, 200, 3000])
+def test_equals_tokenizers_on_tokens_glued_together(bpe, n):
+    rng = random.Random(n)
+    pieces = list(bpe.vocab)[2:]
+    backend = expanded_backend(bpe)
+    glued = ["".join(rng.choices(pieces, k=n)) for _ in range(max(3, 600 // n))]
+    for text in glued:
+        expected = [part for token in backend.encode(text).tokens for part in bpe.demolish(token)]
+        [ids] = bpe.encode([hs.artifact.symbols_to_bytes(text)])
+        assert [bpe.tokens[i] for i in ids] == expected
+
+
+@given(
+    st.lists(st.tuples(st.text("abc", min_size=1, max_size=4), st.text("abc", min_size=1, max_size=4))),
+    st.data(),
+)
+@settings(max_examples=300, deadline=None)
+def test_any_rules_in_any_order_equal_the_slow_reference(pairs, data):
+    """Rules from elsewhere: a part may be made after its rule, a string may have several rules."""
+    rules = list(dict.fromkeys(pairs))
+    tokens = list(
+        dict.fromkeys(["a", "b", "c", *(part for rule in rules for part in (*rule, "".join(rule)))])
+    )
+    ids = {token: i for i, token in enumerate(tokens)}
+    byte_ids = np.full(256, -1, np.int32)
+    byte_ids[[97, 98, 99]] = [ids["a"], ids["b"], ids["c"]]
+    table = np.array([(ids[a], ids[b], ids[a + b]) for a, b in rules], np.int32).reshape(-1, 3)
+    encoder = PretokenEncoder(byte_ids, table, {}, {})
+    for size in (8, 120):
+        text = data.draw(st.text("abc", max_size=size))
+        found, _ = encoder.encode(text.encode(), np.array([0, len(text)]))
+        assert [tokens[i] for i in found] == oracle.scaffolding(text, rules)
+
+
+def test_a_long_pretoken_takes_no_quadratic_time(bpe):
+    [ids] = bpe.encode([b"ab" * 500_000])
+    assert b"".join(hs.artifact.symbols_to_bytes(bpe.tokens[i]) for i in ids) == b"ab" * 500_000
+
+
+def test_bytes_without_a_token_are_dropped():
+    bpe = hs.train(hs.PreTokenCounts.from_mapping({"ab": 3, "b": 1}), 3, initial_alphabet=())
+    assert bpe.encode([b"axb", b"", b"x"]) == [[bpe.vocab["ab"]], [], []]
+
+
+def test_offsets_that_do_not_fit_are_refused(bpe):
+    for offsets in ([], [0, 2], [1, 3], [0, 4], [0, 5, 3], [0, -1, 3]):
+        with pytest.raises(ValueError, match="offsets must ascend"):
+            bpe.encoder.encode(b"abc", np.array(offsets, np.int64))
+    with pytest.raises(ValueError, match="instead of 256"):
+        PretokenEncoder(np.zeros(3, np.int32), np.zeros((0, 3), np.int32), {}, {})
+
+
+def test_threads_share_one_encoder(bpe, english_text):
+    pretokens = [pretoken for pretoken, _ in hs.count([english_text[:100_000]]).items()]
+    expected = bpe.encode(pretokens)
+    results = [None] * 4
+
+    def work(i):
+        results[i] = bpe.encode(pretokens)
+
+    threads = [threading.Thread(target=work, args=[i]) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [expected] * 4
+
+
+def test_copies_encode_alike(bpe):
+    expected = bpe.encode([b" Arizona"])
+    assert copy.deepcopy(bpe).encode([b" Arizona"]) == expected
+    assert pickle.loads(pickle.dumps(bpe)).encode([b" Arizona"]) == expected
