@@ -1,0 +1,36 @@
+// What counter.pyx does without the GIL: a text's pre-tokens into a table, a table into flat arrays.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "pretoken_table.hpp"
+#include "scan.hpp"
+
+namespace hf_scaffold {
+
+inline void count_pretokens(PretokenTable& table, Preset preset, const byte_t* text, const byte_t* end) {
+    scan(preset, text, end, [&](const byte_t* at, const byte_t* stop) {
+        table.add(at, static_cast<std::size_t>(stop - at), static_cast<std::size_t>(end - at));
+    });
+}
+
+// Appends the start and the end of each pre-token of the text.
+inline void append_offsets(std::vector<std::int64_t>& offsets, Preset preset, const byte_t* text, const byte_t* end) {
+    scan(preset, text, end, [&](const byte_t* at, const byte_t* stop) {
+        offsets.push_back(at - text);
+        offsets.push_back(stop - text);
+    });
+}
+
+// Out: all bytes one after another, the pre-tokens' ends in them, the counts.
+inline void flatten(const std::vector<CountedPretoken>& pretokens, char* bytes, std::int64_t* ends, count_t* counts) {
+    std::int64_t end = 0;
+    for (const CountedPretoken& pretoken : pretokens) {
+        std::memcpy(bytes + end, pretoken.bytes, pretoken.length);
+        *ends++ = end += static_cast<std::int64_t>(pretoken.length);
+        *counts++ = pretoken.count;
+    }
+}
+
+}  // namespace hf_scaffold

@@ -1,0 +1,235 @@
+"""Counting pre-tokens of UTF-8 text with the presets' native scanners."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t
+from libcpp cimport bool as bool_t
+from libcpp.vector cimport vector
+
+import numpy as np
+
+from hf_scaffold.errors import ConfigurationError, CountOverflowError
+
+from widths cimport count_t
+
+
+cdef extern from "utf8.hpp" namespace "hf_scaffold" nogil:
+    ctypedef unsigned char byte_t
+    bool_t is_valid_utf8(const byte_t* text, const byte_t* end)
+
+
+cdef extern from "scan.hpp" namespace "hf_scaffold" nogil:
+    cdef enum class Preset(int):
+        gpt2
+        gpt2_digits
+        llama3
+        gpt4o
+
+    size_t find_last_cut "hf_scaffold::last_cut"(Preset preset, const byte_t* text, const byte_t* end)
+
+
+cdef extern from "pretoken_table.hpp" namespace "hf_scaffold" nogil:
+    cdef cppclass CountedPretoken:
+        size_t length
+
+    cdef cppclass PretokenTable:
+        PretokenTable() except +
+        void merge(const PretokenTable& other) except +
+        size_t size()
+        vector[CountedPretoken] sorted() except +
+
+
+cdef extern from "counter.hpp" namespace "hf_scaffold" nogil:
+    void count_pretokens(PretokenTable& table, Preset preset, const byte_t* text, const byte_t* end) except +
+    void append_offsets(
+        vector[int64_t]& offsets, Preset preset, const byte_t* text, const byte_t* end
+    ) except +
+    void flatten(const vector[CountedPretoken]& pretokens, char* text, int64_t* ends, count_t* counts)
+
+
+cdef struct Text:
+    const byte_t* begin
+    const byte_t* end
+
+
+cdef dict PRESETS = {
+    "gpt2": <int>Preset.gpt2,
+    "gpt2-digits": <int>Preset.gpt2_digits,
+    "llama3": <int>Preset.llama3,
+    "gpt4o": <int>Preset.gpt4o,
+}
+
+
+cdef Preset preset_of(str name) except *:
+    if name not in PRESETS:
+        raise ConfigurationError(f"no native scanner for pre-tokenizer {name!r}; there are: {', '.join(PRESETS)}")
+    return <Preset><int>PRESETS[name]
+
+
+# A view of the object's bytes: it must outlive the view.
+cdef Text text_of(object text) except *:
+    if not isinstance(text, bytes):
+        raise TypeError(f"expected UTF-8 text as bytes, not {type(text).__name__}")
+    cdef const byte_t* begin = <const byte_t*>PyBytes_AS_STRING(text)
+    return Text(begin, begin + PyBytes_GET_SIZE(text))
+
+
+cdef Py_ssize_t first_invalid(const vector[Text]& texts) noexcept nogil:
+    cdef size_t i
+    for i in range(texts.size()):
+        if not is_valid_utf8(texts[i].begin, texts[i].end):
+            return i
+    return -1
+
+
+# The native check finds the text at fault, Python's decoder says what is wrong with it and where.
+cdef refuse(bytes text):
+    text.decode("utf-8")
+    raise AssertionError("the native UTF-8 check refuses text that Python decodes")
+
+
+cdef class PretokenCounter:
+    """Counts the pre-tokens of UTF-8 texts with a preset's native scanner.
+
+    The counts depend on the texts alone, not on their order or batches. One counter is for one thread at a
+    time; threads with a counter each run in parallel, and `merge` joins what they counted. The length of a
+    counter is its number of distinct pre-tokens.
+
+    Args:
+        preset: A name in `hf_scaffold.pretokenize.PRESETS`.
+    Raises:
+        ConfigurationError: no preset of that name.
+    Example:
+        >>> counter = PretokenCounter("gpt2")
+        >>> counter.add([b"the cat", b"the dog"])
+        >>> text, offsets, counts = counter.table()
+        >>> text, offsets.tolist(), counts.tolist()
+        (b' cat dogthe', [0, 4, 8, 11], [1, 1, 2])
+    """
+
+    cdef Preset preset
+    cdef PretokenTable counts
+
+    def __init__(self, str preset not None):
+        self.preset = preset_of(preset)
+
+    def add(self, texts):
+        """Count the pre-tokens of each text: a whole document, or a piece of one cut at `last_cut`.
+
+        Args:
+            texts: Sequence of bytes objects.
+        Raises:
+            UnicodeDecodeError: a text is not UTF-8: `.object` is that text, `.start` the byte offset in it.
+                Then no text of the batch was counted.
+            CountOverflowError: a count passes 2**63 - 1. Then part of the batch was counted.
+        Cost: memory O(bytes of distinct pre-tokens); releases the GIL for the whole batch.
+        """
+        # The tuple keeps the texts alive while other threads may change the caller's sequence.
+        cdef tuple kept = tuple(texts)
+        cdef vector[Text] views
+        for text in kept:
+            views.push_back(text_of(text))
+        cdef Py_ssize_t invalid
+        cdef size_t i
+        try:
+            with nogil:
+                invalid = first_invalid(views)
+                if invalid < 0:
+                    for i in range(views.size()):
+                        count_pretokens(self.counts, self.preset, views[i].begin, views[i].end)
+        except OverflowError as error:
+            raise CountOverflowError(str(error)) from None
+        if invalid >= 0:
+            refuse(kept[invalid])
+
+    def merge(self, PretokenCounter other not None):
+        """Add the other counter's counts to this one's. The other is not modified.
+
+        Raises:
+            ConfigurationError: the counters have different presets.
+            CountOverflowError: a count passes 2**63 - 1. Then part of the counts was added.
+        """
+        if self.preset != other.preset:
+            raise ConfigurationError("counters of different pre-tokenizers don't merge")
+        try:
+            with nogil:
+                self.counts.merge(other.counts)
+        except OverflowError as error:
+            raise CountOverflowError(str(error)) from None
+
+    def __len__(self):
+        return self.counts.size()
+
+    def table(self):
+        """All pre-tokens with their counts, in the order of their bytes.
+
+        Returns:
+            The n pre-tokens' bytes one after another; n + 1 int64 offsets into them; n int64 counts.
+        """
+        cdef vector[CountedPretoken] pretokens
+        cdef size_t i, n_bytes = 0
+        with nogil:
+            pretokens = self.counts.sorted()
+            for i in range(pretokens.size()):
+                n_bytes += pretokens[i].length
+        text = PyBytes_FromStringAndSize(NULL, n_bytes)
+        cdef char* text_start = PyBytes_AS_STRING(text)
+        offsets = np.zeros(pretokens.size() + 1, dtype=np.int64)
+        counts = np.empty(pretokens.size(), dtype=np.int64)
+        cdef int64_t[::1] offsets_view = offsets
+        cdef count_t[::1] counts_view = counts
+        if not pretokens.empty():
+            with nogil:
+                flatten(pretokens, text_start, &offsets_view[1], &counts_view[0])
+        return text, offsets, counts
+
+
+def pretoken_offsets(bytes text not None, str preset not None):
+    """Where the pre-tokens of a UTF-8 text lie.
+
+    Returns:
+        An int64 array with a row for each pre-token, in order: the byte offsets of its start and its end.
+        The rows tile the text.
+    Raises:
+        UnicodeDecodeError: the text is not UTF-8.
+        ConfigurationError: no preset of that name.
+    Example:
+        >>> pretoken_offsets(b"the cat", "gpt2").tolist()
+        [[0, 3], [3, 7]]
+    """
+    cdef Preset rules = preset_of(preset)
+    cdef Text view = text_of(text)
+    if not is_valid_utf8(view.begin, view.end):
+        refuse(text)
+    cdef vector[int64_t] offsets
+    with nogil:
+        append_offsets(offsets, rules, view.begin, view.end)
+    result = np.empty(offsets.size(), dtype=np.int64)
+    cdef int64_t[::1] result_view = result
+    cdef size_t i
+    for i in range(offsets.size()):
+        result_view[i] = offsets[i]
+    return result.reshape(-1, 2)
+
+
+def last_cut(bytes text not None, str preset not None):
+    """Where a text that goes on can be cut without changing its pre-tokens, whatever follows.
+
+    For every continuation, the pre-tokens of the whole are those of `text[:cut]`, then those of `text[cut:]`
+    with the continuation. The text may start at an earlier cut, and may end inside a character.
+
+    Returns:
+        The largest such offset > 0 that the two characters around it prove; 0 if there is none. Text of any
+        script has them where letters meet white space, punctuation or numbers; a run of letters has none.
+    Raises:
+        ConfigurationError: no preset of that name.
+    Cost: reads back from the end as far as the cut.
+    Example:
+        >>> last_cut(b"one two thr", "gpt2")
+        7
+    """
+    cdef Preset rules = preset_of(preset)
+    cdef Text view = text_of(text)
+    cdef size_t cut
+    with nogil:
+        cut = find_last_cut(rules, view.begin, view.end)
+    return cut

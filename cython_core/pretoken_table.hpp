@@ -1,0 +1,168 @@
+// Counts of pre-tokens: a hash table made for many short byte strings.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "utf8.hpp"
+#include "widths.hpp"
+
+namespace hf_scaffold {
+
+// A pre-token of the table: its bytes stay valid until the table changes.
+struct CountedPretoken {
+    const byte_t* bytes;
+    std::size_t length;
+    count_t count;
+
+    bool operator<(const CountedPretoken& other) const {
+        const int order = std::memcmp(bytes, other.bytes, std::min(length, other.length));
+        return order != 0 ? order < 0 : length < other.length;
+    }
+};
+
+// Open addressing with linear probing; a power of two of 32-byte slots, two to a cache line. A pre-token of up to
+// 16 bytes lies in its slot, so that counting one of the many that recur touches one cache line and compares two
+// words; the longer ones lie in one arena. Pre-tokens are never removed.
+class PretokenTable {
+public:
+    // Counts `count` > 0 more occurrences of the pre-token of `length` > 0 bytes; at least `readable` >= length
+    // bytes may be read there. Throws std::overflow_error, changing nothing, where the sum passes 2**63 - 1.
+    void add(const byte_t* bytes, std::size_t length, std::size_t readable, count_t count = 1) {
+        if (length > INLINE) return add_long(bytes, length, count);
+        Slot key{{0, 0}, length, count};
+        if (readable >= INLINE) {
+            std::uint64_t mask[2];
+            std::memcpy(key.words, bytes, INLINE);
+            std::memcpy(mask, ONES_THEN_ZEROS + INLINE - length, INLINE);
+            key.words[0] &= mask[0];
+            key.words[1] &= mask[1];
+        } else {
+            std::memcpy(key.words, bytes, length);
+        }
+        Slot& slot = find(hash_of(key), [&](const Slot& other) {
+            return other.words[0] == key.words[0] && other.words[1] == key.words[1] && other.length == length;
+        });
+        slot.length != 0 ? increase(slot, count) : insert(slot, key);
+    }
+
+    // Adds every count of the other table (or of this one). Throws like add, then with some of the counts added.
+    void merge(const PretokenTable& other) {
+        for (const Slot& slot : other.slots_) {
+            if (slot.length != 0) add(other.bytes_of(slot), slot.length, std::max(slot.length, INLINE), slot.count);
+        }
+    }
+
+    std::size_t size() const { return size_; }
+
+    // All pre-tokens in the order of their bytes.
+    std::vector<CountedPretoken> sorted() const {
+        std::vector<CountedPretoken> pretokens;
+        pretokens.reserve(size_);
+        for (const Slot& slot : slots_) {
+            if (slot.length != 0) pretokens.push_back({bytes_of(slot), slot.length, slot.count});
+        }
+        std::sort(pretokens.begin(), pretokens.end());
+        return pretokens;
+    }
+
+private:
+    static constexpr std::size_t INLINE = 16;
+    static constexpr byte_t ONES_THEN_ZEROS[2 * INLINE] = {
+        0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
+    };
+
+    struct Slot {
+        std::uint64_t words[2];  // up to 16 bytes: the bytes, then zeros; longer: the hash, the offset in arena_
+        std::size_t length;      // 0 in an empty slot
+        count_t count;
+    };
+
+    static std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+        std::uint64_t hash = (a * 0x9E3779B97F4A7C15) ^ ((b << 32 | b >> 32) * 0xC2B2AE3D27D4EB4F);
+        hash = (hash ^ hash >> 32) * 0xD6E8FEB86659FD93;
+        return hash ^ hash >> 32;
+    }
+
+    static std::uint64_t hash_of(const Slot& slot) {
+        return slot.length > INLINE ? slot.words[0] : mix(slot.words[0] + slot.length, slot.words[1]);
+    }
+
+    static std::uint64_t hash_of(const byte_t* bytes, std::size_t length) {
+        std::uint64_t hash = length;
+        std::uint64_t word;
+        for (std::size_t at = 0; at + 8 <= length; at += 8) {
+            std::memcpy(&word, bytes + at, 8);
+            hash = mix(hash, word);
+        }
+        std::memcpy(&word, bytes + length - 8, 8);
+        return mix(hash, word);
+    }
+
+    const byte_t* bytes_of(const Slot& slot) const {
+        if (slot.length > INLINE) return arena_.data() + slot.words[1];
+        return reinterpret_cast<const byte_t*>(slot.words);
+    }
+
+    // The slot that `matches`, or the empty one where it belongs.
+    template <class Matches>
+    Slot& find(std::uint64_t hash, Matches matches) {
+        const std::size_t last = slots_.size() - 1;
+        for (std::size_t index = hash & last;; index = (index + 1) & last) {
+            Slot& slot = slots_[index];
+            if (slot.length == 0 || matches(slot)) return slot;
+        }
+    }
+
+    static void increase(Slot& slot, count_t count) {
+        if (slot.count > std::numeric_limits<count_t>::max() - count) {
+            throw std::overflow_error("a pre-token's count passes 2**63 - 1");
+        }
+        slot.count += count;
+    }
+
+    // Puts a new key into the empty slot that was found for it. At most 5 of 8 slots are ever taken.
+    void insert(Slot& slot, const Slot& key) {
+        if ((size_ + 1) * 8 > slots_.size() * 5) {
+            grow();
+            vacant(key) = key;
+        } else {
+            slot = key;
+        }
+        ++size_;
+    }
+
+    Slot& vacant(const Slot& key) {
+        return find(hash_of(key), [](const Slot&) { return false; });
+    }
+
+    void add_long(const byte_t* bytes, std::size_t length, count_t count) {
+        const std::uint64_t hash = hash_of(bytes, length);
+        Slot& slot = find(hash, [&](const Slot& other) {
+            return other.length == length && other.words[0] == hash && std::memcmp(bytes_of(other), bytes, length) == 0;
+        });
+        if (slot.length != 0) return increase(slot, count);
+        const Slot key{{hash, arena_.size()}, length, count};
+        arena_.insert(arena_.end(), bytes, bytes + length);
+        insert(slot, key);
+    }
+
+    void grow() {
+        std::vector<Slot> old(slots_.size() * 2);
+        old.swap(slots_);
+        for (const Slot& slot : old) {
+            if (slot.length != 0) vacant(slot) = slot;
+        }
+    }
+
+    std::vector<Slot> slots_ = std::vector<Slot>(1 << 12);
+    std::vector<byte_t> arena_;
+    std::size_t size_ = 0;
+};
+
+}  // namespace hf_scaffold

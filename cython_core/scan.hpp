@@ -1,0 +1,256 @@
+// The presets' pre-tokenizers as scanners: text in, pre-token boundaries out.
+//
+// Each struct of rules stands for one `tokenizers` pipeline and has two functions:
+//
+//   next(at, end)            the end of the pre-token that starts at `at` (at < end). It depends on the text from
+//                            `at` on alone, never on what came before; the pre-tokens of a text tile it.
+//   separates(a, b)          whether a pre-token ends between the characters a and b wherever they stand side
+//                            by side, and the text up to there has the same pre-tokens whatever follows it.
+//
+// All text here is valid UTF-8, cut between characters. Costs are linear: a rule reads a character a few times at
+// most. The patterns' alternatives are tried in order, and a quantifier gives back only where noted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "unicode_classes.hpp"
+#include "utf8.hpp"
+
+namespace hf_scaffold {
+
+constexpr classes_t KIND = LETTER | NUMBER | SPACE | OTHER;  // a character has exactly one of them
+
+// The end of the run, from `at`, of characters whose bits under `mask` are `wanted`.
+inline const byte_t* skip(const byte_t* at, const byte_t* end, classes_t mask, classes_t wanted) {
+    while (at != end) {
+        const Character next = character_at(at);
+        if ((next.classes & mask) != wanted) break;
+        at += next.length;
+    }
+    return at;
+}
+
+inline const byte_t* skip(const byte_t* at, const byte_t* end, classes_t wanted) {
+    return skip(at, end, wanted, wanted);
+}
+
+// The bytes of 't|'m|'d|'re|'ve|'ll|'s at `at`, or 0; with (?i:…) in any case, U+017F (long s) being an s too.
+template <bool any_case>
+std::size_t contraction_length(const byte_t* at, const byte_t* end) {
+    if (end - at < 2 || at[0] != '\'') return 0;
+    const byte_t fold = any_case ? 0x20 : 0;  // of all bytes, only an upper-case letter becomes a lower-case one
+    const byte_t first = at[1] | fold;
+    if (first == 's' || first == 't' || first == 'm' || first == 'd') return 2;
+    if (end - at < 3) return 0;
+    if (any_case && at[1] == 0xC5 && at[2] == 0xBF) return 3;
+    const byte_t second = at[2] | fold;
+    if ((first == 'r' || first == 'v') && second == 'e') return 3;
+    return first == 'l' && second == 'l' ? 3 : 0;
+}
+
+// \s+(?!\S)|\s+ at a white-space character: a run leaves its last character to what follows, unless it is alone
+// or nothing follows. A character with a bit of `stop` counts as the end of the text.
+inline const byte_t* white_space(const byte_t* at, const byte_t* end, classes_t stop = 0) {
+    const byte_t* last = at;
+    const byte_t* after = at;
+    while (after != end) {
+        const Character next = character_at(after);
+        if (next.classes & stop) return after;
+        if (!(next.classes & SPACE)) return last == at ? after : last;
+        last = after;
+        after += next.length;
+    }
+    return end;
+}
+
+// \s*[\r\n]+|\s+(?!\S)|\s+ at a white-space character: a run goes up to its last line break, if it has one.
+inline const byte_t* white_space_by_lines(const byte_t* at, const byte_t* end) {
+    const byte_t* line_end = nullptr;
+    for (const byte_t* after = at; after != end;) {
+        const Character next = character_at(after);
+        if (!(next.classes & SPACE)) break;
+        after += next.length;
+        if (next.classes & NEWLINE) line_end = after;
+    }
+    return line_end ? line_end : white_space(at, end);
+}
+
+// \p{N}{1,3} at a number.
+inline const byte_t* up_to_three_numbers(const byte_t* at, const byte_t* end) {
+    for (int count = 0; count < 3 && at != end; ++count) {
+        const Character next = character_at(at);
+        if (!(next.classes & NUMBER)) break;
+        at += next.length;
+    }
+    return at;
+}
+
+// Where an optional space before a run of `kind` puts the start of the run: `at`, or behind the space there.
+inline const byte_t* behind_space(const byte_t* at, const byte_t* end, classes_t kind) {
+    return *at == ' ' && at + 1 != end && (character_at(at + 1).classes & kind) ? at + 1 : at;
+}
+
+// One of two neighbouring characters, as `separates` sees it.
+struct Neighbour {
+    classes_t classes;
+    byte_t lead;  // its first byte: the character itself in ASCII
+
+    classes_t kind() const { return classes & KIND; }
+    bool is(classes_t wanted) const { return classes & wanted; }
+};
+
+// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+// With `split_digits`, each DIGIT is a pre-token of its own and the pattern sees only the pieces between them.
+template <bool split_digits>
+struct Gpt2Rules {
+    static constexpr classes_t STOP = split_digits ? DIGIT : 0;
+
+    static const byte_t* next(const byte_t* at, const byte_t* end) {
+        Character first = character_at(at);
+        if (first.classes & STOP) return at + first.length;
+        if (const std::size_t length = contraction_length<false>(at, end)) return at + length;
+        if (*at == ' ' && at + 1 != end) {
+            const Character second = character_at(at + 1);
+            if (!(second.classes & (SPACE | STOP))) {
+                first = second;
+                ++at;
+            }
+        }
+        if (first.classes & SPACE) return white_space(at, end, STOP);
+        const classes_t kind = first.classes & KIND;
+        return skip(at + first.length, end, kind | STOP, kind);
+    }
+
+    static bool separates(Neighbour a, Neighbour b) {
+        if (a.is(STOP) || b.is(STOP)) return true;
+        if (a.is(SPACE) || a.kind() == b.kind()) return false;
+        return !(a.lead == '\'' && b.is(LETTER));  // may be a contraction
+    }
+};
+
+// (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+struct Llama3Rules {
+    static const byte_t* next(const byte_t* at, const byte_t* end) {
+        if (const std::size_t length = contraction_length<true>(at, end)) return at + length;
+        const Character first = character_at(at);
+        const byte_t* second = at + first.length;
+        if (first.classes & LETTER) return skip(second, end, LETTER);
+        if (first.classes & NUMBER) return up_to_three_numbers(at, end);
+        if (!(first.classes & NEWLINE) && second != end && (character_at(second).classes & LETTER)) {
+            return skip(second, end, LETTER);
+        }
+        const byte_t* others = behind_space(at, end, OTHER);
+        if (character_at(others).classes & OTHER) return skip(skip(others, end, OTHER), end, NEWLINE);
+        return white_space_by_lines(at, end);
+    }
+
+    static bool separates(Neighbour a, Neighbour b) {
+        if (a.is(NEWLINE)) return !b.is(SPACE);
+        if (a.is(SPACE) || a.kind() == b.kind()) return false;
+        // An OTHER goes on with line breaks, and may be the first character of a run of letters.
+        return !(a.is(OTHER) && (b.is(NEWLINE) || b.is(LETTER)));
+    }
+};
+
+// With U = [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] (UPPER), W = [\p{Ll}\p{Lm}\p{Lo}\p{M}] (LOWER) and
+// C = (?i:'s|'t|'re|'ve|'m|'ll|'d):
+// [^\r\n\p{L}\p{N}]?U*W+C?|[^\r\n\p{L}\p{N}]?U+W*C?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
+struct Gpt4oRules {
+    static const byte_t* next(const byte_t* at, const byte_t* end) {
+        const Character first = character_at(at);
+        if (first.classes & NUMBER) return up_to_three_numbers(at, end);
+        if (const byte_t* letters = cased_letters(at, end, first)) {
+            return letters + contraction_length<true>(letters, end);
+        }
+        const byte_t* others = behind_space(at, end, OTHER);
+        if (character_at(others).classes & OTHER) return line_breaks_and_slashes(skip(others, end, OTHER), end);
+        return white_space_by_lines(at, end);
+    }
+
+    static bool separates(Neighbour a, Neighbour b) {
+        if (a.is(NEWLINE)) return !b.is(SPACE) && b.lead != '/';
+        if (a.is(SPACE) || a.kind() == b.kind()) return false;
+        if (a.is(LETTER)) return b.lead != '\'' && !b.is(UPPER);  // not a contraction, not a mark
+        return !(a.is(OTHER) && (b.is(NEWLINE) || b.is(LETTER)));
+    }
+
+private:
+    // The first two alternatives without C?: their end, or null. Each is tried with the optional first character,
+    // then without it; a mark can be that character and a letter of both cases.
+    static const byte_t* cased_letters(const byte_t* at, const byte_t* end, Character first) {
+        const bool can_lead = !(first.classes & (LETTER | NEWLINE));
+        const byte_t* second = at + first.length;
+        const byte_t* stop;
+        if (can_lead && (stop = upper_then_lower(second, end))) return stop;
+        if ((stop = upper_then_lower(at, end))) return stop;
+        // Neither ends in a W, so what follows the U+ is no W either.
+        if (can_lead && (stop = skip(second, end, UPPER)) != second) return stop;
+        stop = skip(at, end, UPPER);
+        return stop != at ? stop : nullptr;
+    }
+
+    // U*W+: its end, or null. Where no W follows the run of U, the run gives back up to the last character in it
+    // that is a W too, and that one is the W+.
+    static const byte_t* upper_then_lower(const byte_t* at, const byte_t* end) {
+        const byte_t* last_lower_end = nullptr;
+        while (at != end) {
+            const Character next = character_at(at);
+            if (!(next.classes & UPPER)) return next.classes & LOWER ? skip(at, end, LOWER) : last_lower_end;
+            at += next.length;
+            if (next.classes & LOWER) last_lower_end = at;
+        }
+        return last_lower_end;
+    }
+
+    static const byte_t* line_breaks_and_slashes(const byte_t* at, const byte_t* end) {
+        while (at != end && (*at == '\r' || *at == '\n' || *at == '/')) ++at;
+        return at;
+    }
+};
+
+enum class Preset { gpt2, gpt2_digits, llama3, gpt4o };
+
+// Calls `function` with an object of the preset's rules.
+template <class Function>
+auto with_rules(Preset preset, Function function) {
+    switch (preset) {
+        case Preset::gpt2: return function(Gpt2Rules<false>());
+        case Preset::gpt2_digits: return function(Gpt2Rules<true>());
+        case Preset::llama3: return function(Llama3Rules());
+        default: return function(Gpt4oRules());
+    }
+}
+
+// Calls sink(start, end) for each pre-token of the text, in order.
+template <class Sink>
+void scan(Preset preset, const byte_t* at, const byte_t* end, Sink&& sink) {
+    with_rules(preset, [&](auto rules) {
+        while (at != end) {
+            const byte_t* stop = rules.next(at, end);
+            sink(at, stop);
+            at = stop;
+        }
+    });
+}
+
+// The largest offset > 0 where `separates` holds between the characters around it, or 0. The text may be any
+// bytes: only whole, well-formed characters count. Cost: reads back from the end up to the answer.
+inline std::size_t last_cut(Preset preset, const byte_t* begin, const byte_t* end) {
+    return with_rules(preset, [&](auto rules) -> std::size_t {
+        const byte_t* after = nullptr;  // the nearest character behind `at`
+        for (const byte_t* at = end; at != begin;) {
+            --at;
+            const std::size_t length = character_length(at, end);
+            if (length == 0) continue;
+            if (at + length == after &&
+                rules.separates({character_at(at).classes, *at}, {character_at(after).classes, *after})) {
+                return static_cast<std::size_t>(after - begin);
+            }
+            after = at;
+        }
+        return 0;
+    });
+}
+
+}  // namespace hf_scaffold

@@ -1,0 +1,79 @@
+// Reading UTF-8: validation of untrusted bytes, and classes of the characters of valid text.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "unicode_classes.hpp"
+
+namespace hf_scaffold {
+
+using byte_t = unsigned char;
+
+// The length of the character that starts at `at`; 0 where no whole, well-formed one does (Unicode, table 3-7).
+// Reads nothing at or past `end`; `at` < `end`.
+inline std::size_t character_length(const byte_t* at, const byte_t* end) {
+    const byte_t lead = *at;
+    if (lead < 0x80) return 1;
+    const std::size_t length = lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
+    if (length == 0 || static_cast<std::size_t>(end - at) < length) return 0;
+    // The second byte's range shuts out overlong forms, surrogates and code points past U+10FFFF.
+    const byte_t lowest = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    const byte_t highest = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    if (at[1] < lowest || at[1] > highest) return 0;
+    for (std::size_t i = 2; i < length; ++i) {
+        if ((at[i] & 0xC0) != 0x80) return 0;
+    }
+    return length;
+}
+
+inline bool are_eight_ascii(const byte_t* at) {
+    std::uint64_t eight;
+    std::memcpy(&eight, at, 8);
+    return (eight & 0x8080808080808080) == 0;
+}
+
+inline bool is_valid_utf8(const byte_t* at, const byte_t* end) {
+    while (at != end) {
+        if (end - at >= 8 && are_eight_ascii(at)) {
+            at += 8;
+            continue;
+        }
+        const std::size_t length = character_length(at, end);
+        if (length == 0) return false;
+        at += length;
+    }
+    return true;
+}
+
+struct Character {
+    classes_t classes;
+    std::uint8_t length;  // in bytes
+};
+
+// A character of more than one byte.
+inline Character long_character_at(const byte_t* at) {
+    std::uint32_t code = at[0];
+    std::uint8_t length;
+    if (code < 0xE0) {
+        code = (code & 0x1F) << 6 | (at[1] & 0x3Fu);
+        length = 2;
+    } else if (code < 0xF0) {
+        code = (code & 0x0F) << 12 | (at[1] & 0x3Fu) << 6 | (at[2] & 0x3Fu);
+        length = 3;
+    } else {
+        code = (code & 0x07) << 18 | (at[1] & 0x3Fu) << 12 | (at[2] & 0x3Fu) << 6 | (at[3] & 0x3Fu);
+        length = 4;
+    }
+    return {UNICODE_CLASSES[UNICODE_BLOCK[code / UNICODE_BLOCK_SIZE]][code % UNICODE_BLOCK_SIZE], length};
+}
+
+// The character at `at`, the start of a whole character of valid UTF-8. Small, so that the scanners' loops take in
+// the ASCII half of it.
+inline Character character_at(const byte_t* at) {
+    if (*at < 0x80) return {UNICODE_CLASSES[0][*at], 1};
+    return long_character_at(at);
+}
+
+}  // namespace hf_scaffold

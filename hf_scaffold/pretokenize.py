@@ -1,0 +1,229 @@
+"""Pre-tokenizers: the named presets, and any `tokenizers` normalizer and pre-tokenizer.
+
+A pre-tokenizer splits text into pre-tokens, the byte strings that merges never cross. The presets have native
+scanners as well (`hf_scaffold._counter`), which give the same pre-tokens many times faster.
+"""
+
+import functools
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tokenizers import Regex, Tokenizer
+from tokenizers.models import BPE
+from tokenizers.normalizers import Normalizer
+from tokenizers.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Sequence, Split
+
+from hf_scaffold.errors import ConfigurationError
+
+__all__ = ["DEFAULT_PRESET", "PRESETS", "Pretokenizer", "get_pretokenizer"]
+
+# As in meta-llama/Meta-Llama-3-8B's tokenizer.json.
+LLAMA3_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+    r"|[^\r\n\p{L}\p{N}]?\p{L}+"
+    r"|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+"
+    r"|\s+(?!\S)"
+    r"|\s+"
+)
+# o200k_base, as in Xenova/gpt-4o's tokenizer.json.
+GPT4O_PATTERN = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*"
+    r"|\s*[\r\n]+"
+    r"|\s+(?!\S)"
+    r"|\s+"
+)
+
+
+def _byte_level() -> PreTokenizer:
+    return ByteLevel(add_prefix_space=False, use_regex=False)
+
+
+def _split(pattern: str) -> PreTokenizer:
+    return Sequence([Split(Regex(pattern), behavior="isolated"), _byte_level()])
+
+
+_PRESETS: dict[str, Callable[[], PreTokenizer]] = {
+    "gpt2-digits": lambda: Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)]),
+    "gpt2": lambda: ByteLevel(add_prefix_space=False),
+    "llama3": lambda: _split(LLAMA3_PATTERN),
+    "gpt4o": lambda: _split(GPT4O_PATTERN),
+}
+PRESETS: tuple[str, ...] = tuple(_PRESETS)
+DEFAULT_PRESET = PRESETS[0]
+
+
+class Pretokenizer:
+    """What turns a text into pre-tokens: a normalizer, if any, and a pre-tokenizer; see `get_pretokenizer`.
+
+    Immutable: it holds copies of the objects it is given. Two with the same JSON are equal and hash alike.
+
+    Args:
+        normalizer: Applied to the text first; None leaves the text as it is.
+        pre_tokenizer: Splits the text; None leaves it whole. Where neither object has a `ByteLevel`, one that
+            splits no further is put behind, so that pre-tokens are always written in the byte-level alphabet.
+    Raises:
+        ConfigurationError: an object is written in Python, so it can't be stored with the counts.
+    Example:
+        >>> get_pretokenizer("gpt2").pretokenize("it's 2 cafés")
+        [b'it', b"'s", b' 2', b' caf\xc3\xa9s']
+    """
+
+    def __init__(self, normalizer: Normalizer | None, pre_tokenizer: PreTokenizer | None) -> None:
+        parts = _parts_of(normalizer, pre_tokenizer)
+        if not _has_byte_level(parts):
+            given = [] if pre_tokenizer is None else [pre_tokenizer]
+            parts = _parts_of(normalizer, Sequence([*given, _byte_level()]))
+        self._json = json.dumps(parts, sort_keys=True)
+        self._pipeline = _pipeline_of(parts)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Pretokenizer":
+        """The pre-tokenizer that `to_json` wrote.
+
+        Raises:
+            ConfigurationError: the text is no such JSON, or names something this `tokenizers` doesn't know.
+        """
+        try:
+            parts = json.loads(text)
+            pipeline = _pipeline_of({name: parts[name] for name in ("normalizer", "pre_tokenizer")})
+        except Exception as error:  # what `tokenizers` raises is no narrower
+            raise ConfigurationError(f"not the JSON of a pre-tokenizer: {error}: {text[:200]!r}") from error
+        return cls(pipeline.normalizer, pipeline.pre_tokenizer)
+
+    def to_json(self) -> str:
+        """`{"normalizer": …, "pre_tokenizer": …}` as in a tokenizer.json, with sorted keys."""
+        return self._json
+
+    @property
+    def preset(self) -> str | None:
+        """The preset that this is, so that a native scanner stands for it; else None."""
+        return _preset_names().get(self._json)
+
+    @property
+    def normalizer(self) -> Normalizer | None:
+        """Applied to the text first."""
+        normalizer: Normalizer | None = self._pipeline.normalizer
+        return normalizer
+
+    @property
+    def pre_tokenizer(self) -> PreTokenizer:
+        """Splits the normalized text and writes its bytes in the byte-level alphabet."""
+        pre_tokenizer: PreTokenizer = self._pipeline.pre_tokenizer
+        return pre_tokenizer
+
+    def pretokenize(self, text: str) -> list[bytes]:
+        """The text's pre-tokens as UTF-8 bytes, in order, by the `tokenizers` objects themselves.
+
+        Exact for every pre-tokenizer, and slow: the presets' native scanners are in `hf_scaffold._counter`.
+
+        Raises:
+            ConfigurationError: the pre-tokenizer writes a character that stands for no byte.
+        """
+        if self.normalizer is not None:
+            text = self.normalizer.normalize_str(text)
+        try:
+            return [
+                bytes(map(_byte_of_stand_in().__getitem__, pretoken))
+                for pretoken, _ in self.pre_tokenizer.pre_tokenize_str(text)
+            ]
+        except KeyError as error:
+            raise ConfigurationError(
+                f"the pre-tokenizer writes {error.args[0]!r}, which stands for no byte; put ByteLevel last"
+            ) from None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pretokenizer) and self._json == other._json
+
+    def __hash__(self) -> int:
+        return hash(self._json)
+
+    def __reduce__(self) -> tuple[Callable[[str], "Pretokenizer"], tuple[str]]:
+        return Pretokenizer.from_json, (self._json,)
+
+    def __repr__(self) -> str:
+        return f"Pretokenizer({self.preset or self._json})"
+
+
+def get_pretokenizer(
+    pretokenizer: str | PreTokenizer | Pretokenizer | Tokenizer = DEFAULT_PRESET,
+    normalizer: Normalizer | None = None,
+) -> Pretokenizer:
+    """The pre-tokenizer that a preset's name or a `tokenizers` object means.
+
+    Args:
+        pretokenizer: A name in `PRESETS`; a `tokenizers` pre-tokenizer; a `tokenizers.Tokenizer`, for its
+            normalizer and pre-tokenizer; or a `Pretokenizer`.
+        normalizer: A `tokenizers` normalizer to put first, in place of any that `pretokenizer` brings along.
+    Returns:
+        A Pretokenizer; objects that equal a preset's, without a normalizer, are that preset.
+    Raises:
+        ConfigurationError: the name is no preset's, or an object is written in Python.
+        TypeError: an argument is of another type.
+    Example:
+        >>> from tokenizers.pre_tokenizers import ByteLevel, Whitespace
+        >>> get_pretokenizer(ByteLevel(add_prefix_space=False)).preset
+        'gpt2'
+        >>> get_pretokenizer(Whitespace()).pretokenize("naïve, yes")
+        [b'na\xc3\xafve', b',', b'yes']
+    """
+    if not isinstance(normalizer, Normalizer | None):
+        raise TypeError(f"normalizer must be a tokenizers normalizer, not {type(normalizer).__name__}")
+    if isinstance(pretokenizer, str):
+        if pretokenizer not in _PRESETS:
+            known = ", ".join(PRESETS)
+            raise ConfigurationError(f"unknown pre-tokenizer {pretokenizer!r}; the presets are {known}")
+        return Pretokenizer(normalizer, _PRESETS[pretokenizer]())
+    if isinstance(pretokenizer, PreTokenizer):
+        return Pretokenizer(normalizer, pretokenizer)
+    if isinstance(pretokenizer, Pretokenizer | Tokenizer):
+        own = pretokenizer.normalizer
+        return Pretokenizer(own if normalizer is None else normalizer, pretokenizer.pre_tokenizer)
+    raise TypeError(
+        "pretokenizer must be a preset's name, a tokenizers pre-tokenizer or Tokenizer, or a Pretokenizer, "
+        f"not {type(pretokenizer).__name__}"
+    )
+
+
+def _parts_of(normalizer: Normalizer | None, pre_tokenizer: PreTokenizer | None) -> dict[str, Any]:
+    """Both objects' entries in a tokenizer.json."""
+    pipeline = Tokenizer(BPE())
+    pipeline.normalizer = normalizer
+    pipeline.pre_tokenizer = pre_tokenizer
+    try:
+        state = json.loads(pipeline.to_str())
+    except Exception as error:  # what `tokenizers` raises is no narrower
+        raise ConfigurationError(
+            f"only pre-tokenizers and normalizers built from tokenizers' own objects can be stored: {error}"
+        ) from error
+    return {name: state[name] for name in ("normalizer", "pre_tokenizer")}
+
+
+def _pipeline_of(parts: dict[str, Any]) -> Tokenizer:
+    return Tokenizer.from_str(json.dumps(json.loads(Tokenizer(BPE()).to_str()) | parts))
+
+
+def _has_byte_level(entry: object) -> bool:
+    """Whether `ByteLevel` is anywhere in tokenizer.json entries; as a normalizer it writes stand-ins too."""
+    if isinstance(entry, dict):
+        return entry.get("type") == "ByteLevel" or any(map(_has_byte_level, entry.values()))
+    return isinstance(entry, list) and any(map(_has_byte_level, entry))
+
+
+@functools.cache
+def _preset_names() -> dict[str, str]:
+    return {get_pretokenizer(name).to_json(): name for name in PRESETS}
+
+
+@functools.cache
+def _byte_of_stand_in() -> dict[str, int]:
+    """GPT-2's byte-level alphabet: Latin-1 in it stands for itself, the rest for the other bytes in order."""
+    alphabet = sorted(ByteLevel.alphabet())
+    itself = [ord(character) for character in alphabet if ord(character) < 256]
+    others = sorted(set(range(256)).difference(itself))
+    return dict(zip(alphabet, itself + others, strict=True))
