@@ -497,7 +497,7 @@ def _parquet_texts(stream: BinaryIO, path: Path, field: str) -> Iterator[bytes]:
         if field not in names:
             raise CorpusError(f"{path}: no column {field!r}; it has {_names(names)}")
         row = 0
-        for batch in file.iter_batches(_ROWS, columns=[field]):
+        for batch in file.iter_batches(_ROWS, columns=[field], use_threads=False):
             for text in batch.column(0).to_pylist():
                 yield _encode(text, f"{path}, column {field!r} of row", row)
                 row += 1
