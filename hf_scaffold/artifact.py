@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import os
@@ -21,6 +22,7 @@ from hf_scaffold.errors import ArtifactError, ConfigurationError
 from hf_scaffold.pretokenize import Pretokenizer, get_pretokenizer
 
 if TYPE_CHECKING:
+    from hf_scaffold.counts import PreTokenCounts
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
 __all__ = ["ScaffoldBPE", "bytes_to_symbols", "derive_demolish_map", "symbols_to_bytes"]
@@ -152,7 +154,7 @@ class ScaffoldBPE:
         wholes = {
             symbols_to_bytes(token): token_id
             for token_id, token in enumerate(self.tokens)
-            if SYMBOL_TO_BYTE.keys() >= set(token)  # a special token may hold what no pre-token can
+            if token not in self.special_tokens or SYMBOL_TO_BYTE.keys() >= set(token)
         }
         return self._pretoken_encoder(self._raw_merges, {}, wholes)
 
@@ -181,6 +183,23 @@ class ScaffoldBPE:
         """
         public = {token: token_id for token_id, token in enumerate(self.tokens)}
         return BPE(vocab=public, merges=self._raw_merges, ignore_merges=True)
+
+    def agreement(self, counts: PreTokenCounts) -> float:
+        """Share of pre-tokens, weighted by counts, that `raw_model` encodes as `encode` does."""
+        exact, exact_ends = self.encoder.encode(counts.data, counts.offsets)
+        raw, raw_ends = self.raw_encoder.encode(counts.data, counts.offsets)
+        lengths, raw_lengths = np.diff(exact_ends), np.diff(raw_ends)
+        agrees = lengths == raw_lengths
+        differs = exact[np.repeat(agrees, lengths)] != raw[np.repeat(agrees, raw_lengths)]
+        pretoken_of = np.repeat(np.flatnonzero(agrees), lengths[agrees])
+        agrees[pretoken_of[differs]] = False
+        return sum(counts.counts[agrees].tolist()) / sum(counts.counts.tolist())
+
+    def with_raw_agreement(self, counts: PreTokenCounts) -> ScaffoldBPE:
+        """This artifact with its agreement on these counts as `raw_agreement`."""
+        measured = copy.copy(self)
+        object.__setattr__(measured, "raw_agreement", self.agreement(counts))
+        return measured
 
     # ---- use in transformers
 
@@ -325,7 +344,7 @@ def symbols_to_bytes(symbols: str) -> bytes:
         >>> symbols_to_bytes("ĠnÃ©").decode()
         ' né'
     """
-    return bytes(SYMBOL_TO_BYTE[symbol] for symbol in symbols)
+    return bytes(map(SYMBOL_TO_BYTE.__getitem__, symbols))
 
 
 # ---- consistency
@@ -347,21 +366,25 @@ def _check_vocab(bpe: ScaffoldBPE) -> None:
 
 
 def _check_merges(bpe: ScaffoldBPE) -> None:
+    mergeable = bpe.vocab.keys() - set(bpe.special_tokens)
     first_rank: dict[str, int] = {}
     seen: set[Pair] = set()
-    for rank, (left, right) in enumerate(bpe.merges):
-        where = f"merge {rank} ({left!r}, {right!r})"
-        for part in (left, right):
-            if part not in bpe.vocab or part in bpe.special_tokens:
-                raise ArtifactError(f"{where}: {part!r} is not a token that a merge can start from")
+    for rank, pair in enumerate(bpe.merges):
+        for part in pair:
+            if part not in mergeable:
+                raise ArtifactError(
+                    f"merge {rank} {pair}: {part!r} is not a token that a merge can start from"
+                )
             if len(part) > 1 and part not in first_rank:
-                raise ArtifactError(f"{where}: no merge before it makes {part!r}")
-        if left + right not in bpe.vocab or left + right in bpe.special_tokens:
-            raise ArtifactError(f"{where}: {left + right!r} is not in the vocab")
-        if (left, right) in seen:
-            raise ArtifactError(f"{where} is there twice")
-        seen.add((left, right))
-        first_rank.setdefault(left + right, rank)
+                raise ArtifactError(f"merge {rank} {pair}: no merge before it makes {part!r}")
+        merged = pair[0] + pair[1]
+        if merged not in mergeable:
+            raise ArtifactError(f"merge {rank} {pair}: {merged!r} is not in the vocab")
+        if pair in seen:
+            raise ArtifactError(f"merge {rank} {pair} is there twice")
+        seen.add(pair)
+        first_rank.setdefault(merged, rank)
+    vocab_size = bpe.vocab_size
     made_last: dict[bool, str] = {}
     for token, token_id in list(bpe.vocab.items())[len(bpe.special_tokens) :]:
         if token not in first_rank:
@@ -370,7 +393,7 @@ def _check_merges(bpe: ScaffoldBPE) -> None:
             if token not in SYMBOL_TO_BYTE:
                 raise ArtifactError(f"vocab: {token!r} (id {token_id}) is not in the byte-level alphabet")
             continue
-        hidden = token_id >= bpe.vocab_size
+        hidden = token_id >= vocab_size
         if hidden in made_last and first_rank[made_last[hidden]] > first_rank[token]:
             raise ArtifactError(f"vocab: {token!r} (id {token_id}) was made before {made_last[hidden]!r}")
         made_last[hidden] = token

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,7 +80,7 @@ def train(
         raise CorpusError("there are no pre-tokens to train on")
     if max_token_length is not None and max_token_length < 1:
         raise ConfigurationError(f"max_token_length is {max_token_length}; it must be at least 1")
-    specials = [getattr(token, "content", token) for token in special_tokens]
+    specials = [token.content if isinstance(token, AddedToken) else token for token in special_tokens]
     alphabet = _alphabet(counts, initial_alphabet, limit_alphabet)
     _check_fixed_tokens(specials, alphabet, vocab_size)
 
@@ -246,7 +245,7 @@ def _artifact(
         raw_splits=_raw_splits(merges, set(normal), frequency),
         stop_reason=stop_reason,
     )
-    return replace(bpe, raw_agreement=_raw_agreement(bpe, counts))
+    return bpe.with_raw_agreement(counts)
 
 
 def _raw_splits(merges: list[Pair], normal: set[str], frequency: dict[str, int]) -> dict[str, Pair]:
@@ -265,15 +264,3 @@ def _raw_splits(merges: list[Pair], normal: set[str], frequency: dict[str, int])
         if candidates:
             splits[token] = max(candidates, key=lambda pair: min(frequency[pair[0]], frequency[pair[1]]))
     return splits
-
-
-def _raw_agreement(bpe: ScaffoldBPE, counts: PreTokenCounts) -> float:
-    """Share of pre-tokens, weighted by counts, that the raw model encodes exactly."""
-    exact, exact_ends = bpe.encoder.encode(counts.data, counts.offsets)
-    raw, raw_ends = bpe.raw_encoder.encode(counts.data, counts.offsets)
-    lengths, raw_lengths = np.diff(exact_ends), np.diff(raw_ends)
-    agrees = lengths == raw_lengths
-    differs = exact[np.repeat(agrees, lengths)] != raw[np.repeat(agrees, raw_lengths)]
-    pretoken_of = np.repeat(np.flatnonzero(agrees), lengths[agrees])
-    agrees[pretoken_of[differs]] = False
-    return int(counts.counts[agrees].sum(dtype=object)) / int(counts.counts.sum(dtype=object))
