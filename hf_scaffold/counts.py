@@ -378,9 +378,9 @@ def count(
     dropped.
 
     Args:
-        source: A path or glob pattern (plain text, `.jsonl`, `.parquet`; `.gz`, `.xz`, `.zst`), an iterable
-            of `pathlib.Path`, a `datasets.Dataset` or `IterableDataset`, or an iterable of str or of batches
-            of str. In an iterable a str is a document, never a path.
+        source: A path or glob pattern (plain text, `.jsonl`, `.parquet`; also `.gz`, `.xz`, `.zst`), an
+            iterable of `pathlib.Path`, a `datasets.Dataset` or `IterableDataset`, or an iterable of str or of
+            batches of str. In an iterable a str is a document, never a path.
         pretokenizer: `"gpt2"`, `"gpt2-digits"`, `"llama3"`, `"gpt4o"`, a `tokenizers` pre-tokenizer, or a
             `tokenizers.Tokenizer` for its normalizer and pre-tokenizer.
         normalizer: A `tokenizers` normalizer that the text goes through first.
@@ -425,13 +425,16 @@ def _last_cut(preset: str, text: bytes) -> int:
 
 def _resolve_workers(num_workers: int | None, in_threads: bool) -> int:
     if num_workers is None:
-        start_method = (
-            multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
-        )
-        return min(_n_cpus(), _MAX_WORKERS) if in_threads or start_method == "fork" else 1
+        return min(_n_cpus(), _MAX_WORKERS) if in_threads or _forks() else 1
     if isinstance(num_workers, bool) or not isinstance(num_workers, int) or num_workers < 1:
         raise ConfigurationError(f"num_workers must be a whole number from 1, not {num_workers!r}")
     return num_workers
+
+
+def _forks() -> bool:
+    """Whether processes start as copies of this one, without importing the calling script again."""
+    chosen = multiprocessing.get_start_method(allow_none=True)
+    return (chosen or multiprocessing.get_all_start_methods()[0]) == "fork"  # the first is the default
 
 
 def _n_cpus() -> int:
