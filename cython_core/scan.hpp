@@ -2,13 +2,16 @@
 //
 // Each struct of rules stands for one `tokenizers` pipeline and has two functions:
 //
-//   next(at, end)            the end of the pre-token that starts at `at` (at < end). It depends on the text from
-//                            `at` on alone, never on what came before; the pre-tokens of a text tile it.
-//   separates(a, b)          whether a pre-token ends between the characters a and b wherever they stand side
-//                            by side, and the text up to there has the same pre-tokens whatever follows it.
+//   next(at, end)      the end of the pre-token that starts at `at` (at < end). It depends on the text from `at` on
+//                      alone, never on what came before; the pre-tokens of a text tile it.
+//   separates(a, b)    whether the neighbouring characters a and b are always in two pre-tokens, and the text up
+//                      to a has the same pre-tokens whatever follows. May say no where it is so, never yes where
+//                      it isn't. A run of letters, numbers or others ends where the kind changes; what can cross
+//                      such a change is noted there. White space looks at what follows it, so no text is cut
+//                      behind it, except behind line breaks where they end a pre-token of their own.
 //
 // All text here is valid UTF-8, cut between characters. Costs are linear: a rule reads a character a few times at
-// most. The patterns' alternatives are tried in order, and a quantifier gives back only where noted.
+// most. The patterns' alternatives are tried in order; a quantifier gives back only where noted.
 #pragma once
 
 #include <cstddef>
@@ -125,7 +128,7 @@ struct Gpt2Rules {
     static bool separates(Neighbour a, Neighbour b) {
         if (a.is(STOP) || b.is(STOP)) return true;
         if (a.is(SPACE) || a.kind() == b.kind()) return false;
-        return !(a.lead == '\'' && b.is(LETTER));  // may be a contraction
+        return !(a.lead == '\'' && b.is(LETTER));  // a contraction
     }
 };
 
@@ -148,7 +151,7 @@ struct Llama3Rules {
     static bool separates(Neighbour a, Neighbour b) {
         if (a.is(NEWLINE)) return !b.is(SPACE);
         if (a.is(SPACE) || a.kind() == b.kind()) return false;
-        // An OTHER goes on with line breaks, and may be the first character of a run of letters.
+        // An OTHER goes on with line breaks, and can lead a run of letters.
         return !(a.is(OTHER) && (b.is(NEWLINE) || b.is(LETTER)));
     }
 };
@@ -171,7 +174,8 @@ struct Gpt4oRules {
     static bool separates(Neighbour a, Neighbour b) {
         if (a.is(NEWLINE)) return !b.is(SPACE) && b.lead != '/';
         if (a.is(SPACE) || a.kind() == b.kind()) return false;
-        if (a.is(LETTER)) return b.lead != '\'' && !b.is(UPPER);  // not a contraction, not a mark
+        if (a.is(LETTER)) return b.lead != '\'' && !b.is(UPPER);  // a contraction, a mark
+        // As in llama3; a mark that is among letters ends there too.
         return !(a.is(OTHER) && (b.is(NEWLINE) || b.is(LETTER)));
     }
 
