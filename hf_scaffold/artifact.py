@@ -18,6 +18,7 @@ from tokenizers.models import BPE
 
 from hf_scaffold._encoder import PretokenEncoder
 from hf_scaffold._files import write_files
+from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE, symbols_to_bytes
 from hf_scaffold.errors import ArtifactError, ConfigurationError
 from hf_scaffold.pretokenize import Pretokenizer, get_pretokenizer
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from hf_scaffold.counts import PreTokenCounts
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = ["ScaffoldBPE", "bytes_to_symbols", "derive_demolish_map", "symbols_to_bytes"]
+__all__ = ["Pair", "ScaffoldBPE", "derive_demolish_map"]
 
 FORMAT_VERSION = 1
 VOCAB_FILE, MERGES_FILE, DEMOLISH_FILE = "vocab.json", "merges.txt", "demolish.json"
@@ -308,43 +309,6 @@ def derive_demolish_map(merges: Iterable[Pair], scaffold_tokens: Iterable[str]) 
             raise ArtifactError(f"no merge makes the scaffold token {token!r}")
         demolished[token] = min(results, key=len)
     return {token: demolished[token] for token in scaffolds}
-
-
-# ---- the byte-level alphabet
-
-
-def _stand_ins() -> dict[int, str]:
-    """Byte to the character that stands for it: itself if printable, else the next free one from U+0100."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {byte: chr(byte) for byte in printable} | {byte: chr(0x100 + i) for i, byte in enumerate(others)}
-
-
-BYTE_TO_SYMBOL = _stand_ins()
-SYMBOL_TO_BYTE = {symbol: byte for byte, symbol in BYTE_TO_SYMBOL.items()}
-_LATIN1_TO_SYMBOLS = {byte: symbol for byte, symbol in BYTE_TO_SYMBOL.items() if chr(byte) != symbol}
-
-
-def bytes_to_symbols(data: bytes) -> str:
-    """Bytes as a string of the byte-level alphabet.
-
-    Example:
-        >>> bytes_to_symbols(" né".encode())
-        'ĠnÃ©'
-    """
-    return data.decode("latin-1").translate(_LATIN1_TO_SYMBOLS)
-
-
-def symbols_to_bytes(symbols: str) -> bytes:
-    """The bytes that a string of the byte-level alphabet stands for.
-
-    Raises:
-        KeyError: a character outside the byte-level alphabet.
-    Example:
-        >>> symbols_to_bytes("ĠnÃ©").decode()
-        ' né'
-    """
-    return bytes(map(SYMBOL_TO_BYTE.__getitem__, symbols))
 
 
 # ---- consistency

@@ -14,6 +14,7 @@ from tokenizers.models import BPE
 from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Sequence, Split
 
+from hf_scaffold.byte_level import symbols_to_bytes
 from hf_scaffold.errors import ConfigurationError
 
 __all__ = ["DEFAULT_PRESET", "PRESETS", "Pretokenizer", "get_pretokenizer"]
@@ -128,10 +129,7 @@ class Pretokenizer:
         if self.normalizer is not None:
             text = self.normalizer.normalize_str(text)
         try:
-            return [
-                bytes(map(_byte_of_stand_in().__getitem__, pretoken))
-                for pretoken, _ in self.pre_tokenizer.pre_tokenize_str(text)
-            ]
+            return [symbols_to_bytes(pretoken) for pretoken, _ in self.pre_tokenizer.pre_tokenize_str(text)]
         except KeyError as error:
             raise ConfigurationError(
                 f"the pre-tokenizer writes {error.args[0]!r}, which stands for no byte; put ByteLevel last"
@@ -218,12 +216,3 @@ def _has_byte_level(entry: object) -> bool:
 @functools.cache
 def _preset_names() -> dict[str, str]:
     return {get_pretokenizer(name).to_json(): name for name in PRESETS}
-
-
-@functools.cache
-def _byte_of_stand_in() -> dict[str, int]:
-    """GPT-2's byte-level alphabet: Latin-1 in it stands for itself, the rest for the other bytes in order."""
-    alphabet = sorted(ByteLevel.alphabet())
-    itself = [ord(character) for character in alphabet if ord(character) < 256]
-    others = sorted(set(range(256)).difference(itself))
-    return dict(zip(alphabet, itself + others, strict=True))

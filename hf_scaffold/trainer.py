@@ -11,13 +11,8 @@ from numpy.typing import NDArray
 from tokenizers import AddedToken
 
 from hf_scaffold._trainer import MergeLoop
-from hf_scaffold.artifact import (
-    BYTE_TO_SYMBOL,
-    SYMBOL_TO_BYTE,
-    Pair,
-    ScaffoldBPE,
-    derive_demolish_map,
-)
+from hf_scaffold.artifact import Pair, ScaffoldBPE, derive_demolish_map
+from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
 

@@ -12,7 +12,8 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import hf_scaffold as hs
-from hf_scaffold.artifact import ScaffoldBPE, bytes_to_symbols, derive_demolish_map, symbols_to_bytes
+from hf_scaffold.artifact import ScaffoldBPE, derive_demolish_map
+from hf_scaffold.byte_level import bytes_to_symbols, symbols_to_bytes
 from hf_scaffold.errors import ArtifactError
 
 COUNTS = {

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models
 
 import hf_scaffold as hs
 from hf_scaffold._encoder import PretokenEncoder
-from hf_scaffold.artifact import bytes_to_symbols
+from hf_scaffold.byte_level import bytes_to_symbols, symbols_to_bytes
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_equals_tokenizers_on_tokens_glued_together(bpe, n):
     glued = ["".join(rng.choices(pieces, k=n)) for _ in range(max(3, 600 // n))]
     for text in glued:
         expected = [part for token in backend.encode(text).tokens for part in bpe.demolish(token)]
-        [ids] = bpe.encode([hs.artifact.symbols_to_bytes(text)])
+        [ids] = bpe.encode([symbols_to_bytes(text)])
         assert [bpe.tokens[i] for i in ids] == expected
 
 
@@ -77,7 +77,7 @@ def test_any_rules_in_any_order_equal_the_slow_reference(pairs, data):
 
 def test_a_long_pretoken_takes_no_quadratic_time(bpe):
     [ids] = bpe.encode([b"ab" * 500_000])
-    assert b"".join(hs.artifact.symbols_to_bytes(bpe.tokens[i]) for i in ids) == b"ab" * 500_000
+    assert b"".join(symbols_to_bytes(bpe.tokens[i]) for i in ids) == b"ab" * 500_000
 
 
 def test_bytes_without_a_token_are_dropped():

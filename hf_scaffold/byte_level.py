@@ -1,0 +1,36 @@
+"""GPT-2's byte-level alphabet: one visible character for each byte."""
+
+__all__ = ["BYTE_TO_SYMBOL", "SYMBOL_TO_BYTE", "bytes_to_symbols", "symbols_to_bytes"]
+
+
+def _symbols() -> dict[int, str]:
+    """Byte to the character that stands for it: itself if printable, else the next free one from U+0100."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = sorted(set(range(256)).difference(printable))
+    return {byte: chr(byte) for byte in printable} | {byte: chr(0x100 + i) for i, byte in enumerate(others)}
+
+
+BYTE_TO_SYMBOL = _symbols()
+SYMBOL_TO_BYTE = {symbol: byte for byte, symbol in BYTE_TO_SYMBOL.items()}
+
+
+def bytes_to_symbols(data: bytes) -> str:
+    """Bytes as a string of the byte-level alphabet.
+
+    Example:
+        >>> bytes_to_symbols(" né".encode())
+        'ĠnÃ©'
+    """
+    return data.decode("latin-1").translate(BYTE_TO_SYMBOL)
+
+
+def symbols_to_bytes(symbols: str) -> bytes:
+    """The bytes that a string of the byte-level alphabet stands for.
+
+    Raises:
+        KeyError: a character outside the byte-level alphabet.
+    Example:
+        >>> symbols_to_bytes("ĠnÃ©").decode()
+        ' né'
+    """
+    return bytes(map(SYMBOL_TO_BYTE.__getitem__, symbols))
