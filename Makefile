@@ -28,9 +28,12 @@ lint: $(VENV)/lint-extras
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The sanitizers' run time must be loaded before Python's own first allocation; CPython keeps memory at exit.
-debug-test: $(VENV)/test-extras
-	HF_SCAFFOLD_DEBUG=1 $(PYTHON) -m venv $(VENV)-debug
+# The sanitizers' run time has to be there before Python's first allocation. Leaks are not looked for: CPython
+# itself keeps memory until it exits.
+DEBUG_TESTS := tests/test_trainer.py tests/test_encoder.py tests/test_pretokenize.py tests/test_counter.py
+debug-test: $(VENV)-debug/installed
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+	ASAN_OPTIONS=detect_leaks=0 $(VENV)-debug/bin/pytest -q $(DEBUG_TESTS)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -42,6 +45,19 @@ $(VENV)/installed: $(BIN)/python $(SOURCES)
 
 $(VENV)/test-extras: $(VENV)/installed
 	$(BIN)/pip install -q '.[test]'
+	touch $@
+
+$(VENV)/lint-extras: $(VENV)/test-extras
+	$(BIN)/pip install -q '.[lint]'
+	touch $@
+
+$(VENV)/bench-extras: $(VENV)/installed
+	$(BIN)/pip install -q '.[bench]'
+	touch $@
+
+$(VENV)-debug/installed: $(SOURCES)
+	$(PYTHON) -m venv $(VENV)-debug
+	HF_SCAFFOLD_DEBUG=1 $(VENV)-debug/bin/pip install -q '.[all]' hypothesis pytest pytest-randomly
 	touch $@
 
 clean:
