@@ -33,4 +33,14 @@ inline void flatten(const std::vector<CountedPretoken>& pretokens, char* bytes, 
     }
 }
 
+// The first of n byte strings, bytes[offsets[i]] to bytes[offsets[i + 1]], that does not come after the one before
+// it; n if there is none.
+inline std::size_t first_out_of_order(const byte_t* bytes, const std::int64_t* offsets, std::size_t n) {
+    for (std::size_t i = 1; i < n; ++i) {
+        const std::int64_t before = offsets[i - 1], start = offsets[i], end = offsets[i + 1];
+        if (!comes_before(bytes + before, start - before, bytes + start, end - start)) return i;
+    }
+    return n;
+}
+
 }  // namespace hf_scaffold

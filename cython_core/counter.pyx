@@ -44,6 +44,9 @@ cdef extern from "counter.hpp" namespace "hf_scaffold" nogil:
         vector[int64_t]& offsets, Preset preset, const byte_t* text, const byte_t* end
     ) except +
     void flatten(const vector[CountedPretoken]& pretokens, char* text, int64_t* ends, count_t* counts)
+    size_t first_out_of_order_row "hf_scaffold::first_out_of_order"(
+        const byte_t* text, const int64_t* offsets, size_t n
+    )
 
 
 cdef struct Text:
@@ -233,3 +236,23 @@ def last_cut(bytes text not None, str preset not None):
     with nogil:
         cut = find_last_cut(rules, view.begin, view.end)
     return cut
+
+
+def first_out_of_order(bytes data not None, const int64_t[::1] offsets):
+    """The first row of a table of byte strings that does not come after the row before it.
+
+    Args:
+        data: The strings one after another.
+        offsets: int64, ascending: row i is data[offsets[i]:offsets[i + 1]].
+    Returns:
+        The row's number; the number of rows if all are in order.
+    Raises:
+        ValueError: the offsets reach beyond data.
+    """
+    cdef size_t n = max(0, offsets.shape[0] - 1), row
+    if n and (offsets[0] < 0 or offsets[n] > len(data)):
+        raise ValueError(f"offsets from {offsets[0]} to {offsets[n]} in data of {len(data)} bytes")
+    cdef Text view = text_of(data)
+    with nogil:
+        row = first_out_of_order_row(view.begin, &offsets[0], n) if n else 0
+    return row

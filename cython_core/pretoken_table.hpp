@@ -14,15 +14,27 @@
 
 namespace hf_scaffold {
 
+// The order of byte strings: lexicographic, a prefix first.
+inline bool comes_before(const byte_t* a, std::size_t a_length, const byte_t* b, std::size_t b_length) {
+    const int order = std::memcmp(a, b, std::min(a_length, b_length));
+    return order != 0 ? order < 0 : a_length < b_length;
+}
+
 // A pre-token of the table: its bytes stay valid until the table changes.
 struct CountedPretoken {
+    std::uint64_t prefix;  // the first eight bytes as a number, zeros behind a shorter one: settles most orders
     const byte_t* bytes;
     std::size_t length;
     count_t count;
 
+    CountedPretoken(const byte_t* bytes, std::size_t length, count_t count)
+        : prefix(0), bytes(bytes), length(length), count(count) {
+        for (std::size_t i = 0; i < 8; ++i) prefix = prefix << 8 | (i < length ? bytes[i] : 0);
+    }
+
     bool operator<(const CountedPretoken& other) const {
-        const int order = std::memcmp(bytes, other.bytes, std::min(length, other.length));
-        return order != 0 ? order < 0 : length < other.length;
+        if (prefix != other.prefix) return prefix < other.prefix;
+        return comes_before(bytes, length, other.bytes, other.length);
     }
 };
 
@@ -65,7 +77,7 @@ public:
         std::vector<CountedPretoken> pretokens;
         pretokens.reserve(size_);
         for (const Slot& slot : slots_) {
-            if (slot.length != 0) pretokens.push_back({bytes_of(slot), slot.length, slot.count});
+            if (slot.length != 0) pretokens.emplace_back(bytes_of(slot), slot.length, slot.count);
         }
         std::sort(pretokens.begin(), pretokens.end());
         return pretokens;

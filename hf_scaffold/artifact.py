@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -187,8 +188,10 @@ class ScaffoldBPE:
 
     def agreement(self, counts: PreTokenCounts) -> float:
         """Share of pre-tokens, weighted by counts, that `raw_model` encodes as `encode` does."""
-        exact, exact_ends = self.encoder.encode(counts.data, counts.offsets)
-        raw, raw_ends = self.raw_encoder.encode(counts.data, counts.offsets)
+        with ThreadPoolExecutor(2) as pool:
+            (exact, exact_ends), (raw, raw_ends) = pool.map(
+                lambda encoder: encoder.encode(counts.data, counts.offsets), (self.encoder, self.raw_encoder)
+            )
         lengths, raw_lengths = np.diff(exact_ends), np.diff(raw_ends)
         agrees = lengths == raw_lengths
         differs = exact[np.repeat(agrees, lengths)] != raw[np.repeat(agrees, raw_lengths)]

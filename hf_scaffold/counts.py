@@ -24,7 +24,7 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 
-from hf_scaffold._counter import PretokenCounter, last_cut
+from hf_scaffold._counter import PretokenCounter, first_out_of_order, last_cut
 from hf_scaffold._files import write_files
 from hf_scaffold.corpus import Progress, Source, describe_source, import_extra, iter_documents
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
@@ -253,12 +253,11 @@ class PreTokenCounts(Mapping[bytes, int]):
             raise CorpusError(
                 f"row {row}: pre-token {self._pretoken(row)!r} has count {self.counts[row]}, not 1 or more"
             )
-        for row, (pretoken, following) in enumerate(pairwise(self)):
-            if pretoken >= following:
-                problem = (
-                    "is there twice" if pretoken == following else f"is not sorted: it follows {pretoken!r}"
-                )
-                raise CorpusError(f"row {row + 1}: pre-token {following!r} {problem}")
+        row = first_out_of_order(self.data, self.offsets)
+        if row < n_rows:
+            before, pretoken = self._pretoken(row - 1), self._pretoken(row)
+            problem = "is there twice" if pretoken == before else f"is not sorted: it follows {before!r}"
+            raise CorpusError(f"row {row}: pre-token {pretoken!r} {problem}")
 
 
 class _Items(ItemsView[bytes, int]):
