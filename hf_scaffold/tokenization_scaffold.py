@@ -1,0 +1,647 @@
+"""ScaffoldTokenizerFast: exact Scaffold-BPE inside transformers.
+
+This file is saved beside every tokenizer and runs from there on machines without hf_scaffold, so it imports
+nothing but the standard library, transformers and tokenizers.
+
+A saved tokenizer holds two models over one public vocabulary. `tokenizer.json` is a plain BPE that any program
+can read: public ids only, nearly exact. `scaffold.json` holds what makes the ids exact: the merges over the
+expanded vocabulary, scaffold tokens included, and the public tokens that each scaffold token demolishes to.
+Encoding takes two steps: the *expanded* model, in which scaffold tokens have ids from FIRST_SCAFFOLD_ID up,
+then demolishing, after which no such id is left. Everything else (added tokens, decoding, truncation,
+templates, padding) is stock code on the public backend.
+"""
+
+import copy
+import json
+import os
+import re
+import tempfile
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import cached_property, partial
+from itertools import accumulate, chain, pairwise
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Encoding, Tokenizer
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import BatchEncoding, PretrainedConfig, PreTrainedTokenizerFast
+
+__all__ = ["ScaffoldTokenizerFast", "register"]
+
+SCAFFOLD_VERSION = 1
+# Above every public id, now or after add_tokens: one comparison tells a scaffold token.
+FIRST_SCAFFOLD_ID = 1 << 31
+# Tokens rebuilt around a scaffold token. An Encoding can only be built from JSON, at about 2 µs a token.
+WINDOW = 64
+# Kept per tokenizer: few settings alternate in practice, and each keeps its own table of added tokens.
+MAX_PIPELINES = 16
+
+# Text to the byte-level stand-ins of its UTF-8, unsplit.
+STAND_INS = ByteLevel(add_prefix_space=False, use_regex=False)
+
+Offsets = tuple[int, int]
+Piece = tuple[int, str]  # public id, token
+LocatedPiece = tuple[int, str, Offsets]  # with the characters it stands for
+
+
+class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
+    """A fast tokenizer whose ids are exactly those of Scaffold-BPE.
+
+    Used like any `PreTrainedTokenizerFast`. Only public ids leave it: every id is below `len(tokenizer)`.
+    Calls never change the tokenizer, so threads may share it, whatever truncation and padding each asks for.
+
+    Args:
+        tokenizer_object: Plain BPE over the public vocabulary; or tokenizer_file, the path of its JSON.
+        scaffold: `{"version": 1, "merges": [[left, right], …], "demolish": {scaffold token: [tokens]},
+            "raw_agreement": share or None}`, merges in rank order; or scaffold_file, the path of its JSON.
+        kwargs: As for `PreTrainedTokenizerFast`: eos_token, pad_token, model_max_length, …
+    Raises:
+        ValueError: there is no scaffold, or it does not fit the vocabulary; the message names the violation.
+    Cost: the expanded model is built on the first call, in about 0.1 s at 32,000 tokens.
+    Example:
+        >>> vocab = {"a": 0, "b": 1, "c": 2, "abc": 3}
+        >>> scaffold = {"version": 1, "merges": [["a", "b"], ["ab", "c"]], "demolish": {"ab": ["a", "b"]}}
+        >>> tokenizer = ScaffoldTokenizerFast(tokenizer_object=Tokenizer(BPE(vocab, [])), scaffold=scaffold)
+        >>> tokenizer("abcab").tokens()
+        ['abc', 'a', 'b']
+    """
+
+    vocab_files_names = {"tokenizer_file": "tokenizer.json", "scaffold_file": "scaffold.json"}
+    # Goes into tokenizer_config.json: with trust_remote_code, AutoTokenizer finds the class without hf_scaffold.
+    _auto_map = {"AutoTokenizer": [None, "tokenization_scaffold.ScaffoldTokenizerFast"]}
+
+    def __init__(
+        self,
+        *args: Any,
+        scaffold: Mapping[str, Any] | None = None,
+        scaffold_file: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        source = "scaffold"
+        if scaffold is None:
+            source = scaffold_file or "scaffold.json"
+            scaffold = read_scaffold(scaffold_file, kwargs.get("name_or_path"))
+        # Where the files were found is no property of the tokenizer, but stock would save it.
+        for key in ("is_local", "local_files_only"):
+            kwargs.pop(key, None)
+        # All that is derived, by BPE dropout: never pickled, copied or part of a dataset's fingerprint.
+        self.cache: dict[float | None, ExpandedModel] = {}
+        super().__init__(*args, **kwargs)
+        check_scaffold(scaffold, self._tokenizer, source)
+        # One string, not 100,000 small objects: pickling and fingerprints stay fast.
+        self._scaffold_json = json.dumps(
+            {"raw_agreement": None, **scaffold}, ensure_ascii=False, sort_keys=True, separators=(",", ":")
+        )
+
+    @property
+    def scaffold(self) -> dict[str, Any]:
+        """The content of scaffold.json: version, merges, demolish and raw_agreement. A copy."""
+        content: dict[str, Any] = json.loads(self._scaffold_json)
+        return content
+
+    # ---- encoding ----
+
+    def _encode_plus(self, text: Any, text_pair: Any = None, **kwargs: Any) -> BatchEncoding:
+        # Stock code runs on a twin of self that differs only in its backend: nothing of self changes in a call.
+        call = object.__new__(type(self))
+        backend = CallBackend(self._tokenizer, self._expanded(), ids_only=self._asks_for_ids_only(kwargs))
+        call.__dict__.update(self.__dict__, _tokenizer=backend)
+        try:
+            return super(ScaffoldTokenizerFast, call)._encode_plus(text, text_pair, **kwargs)
+        except TypeError:
+            refuse_lone_surrogates("text", text)
+            refuse_lone_surrogates("text_pair", text_pair)
+            raise
+
+    def _asks_for_ids_only(self, kwargs: Mapping[str, Any]) -> bool:
+        return "token_type_ids" not in self.model_input_names and not (
+            kwargs.get("return_token_type_ids")
+            or kwargs.get("return_offsets_mapping")
+            or kwargs.get("return_special_tokens_mask")
+            or kwargs.get("return_overflowing_tokens")
+        )
+
+    def _encode_without_added_tokens(self, text: str) -> list[int]:
+        expanded = self._expanded()
+        tokenizer = Tokenizer(expanded.model)
+        tokenizer.normalizer = self._tokenizer.normalizer
+        tokenizer.pre_tokenizer = self._tokenizer.pre_tokenizer
+        return expanded.demolish_ids(tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def _expanded(self) -> "ExpandedModel":
+        dropout = self._tokenizer.model.dropout
+        if dropout not in self.cache:
+            self.cache[dropout] = ExpandedModel(self.scaffold, self._tokenizer)
+        return self.cache[dropout]
+
+    def _add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
+        added = super()._add_tokens(new_tokens, special_tokens=special_tokens)
+        for expanded in self.cache.values():
+            expanded.pipelines.clear()
+        return added
+
+    # ---- loading, saving, copying ----
+
+    @classmethod
+    def convert_to_native_format(cls, trust_remote_code: bool = False, **kwargs: Any) -> dict[str, Any]:
+        """Leave tokenizer.json whole. Stock takes it apart for classes that have their own `__init__`."""
+        return kwargs
+
+    @classmethod
+    def _patch_mistral_regex(cls, tokenizer: Tokenizer, *args: Any, **kwargs: Any) -> Tokenizer:
+        """Keep the trained pre-tokenizer, also beside the config of a Mistral model."""
+        return tokenizer
+
+    @property
+    def can_save_slow_tokenizer(self) -> bool:
+        return False
+
+    def save_pretrained(
+        self,
+        save_directory: str | os.PathLike[str],
+        legacy_format: bool | None = None,
+        filename_prefix: str | None = None,
+        push_to_hub: bool = False,
+        **kwargs: Any,
+    ) -> tuple[str, ...]:
+        """Save as stock does, plus scaffold.json and this class; returns the paths of the files.
+
+        Every file is first written whole into a temporary folder, then all are moved in: a full disk or Ctrl-C
+        leaves the old files as they were. The same tokenizer gives the same bytes, a loaded one included.
+        """
+        save_directory = os.fspath(save_directory)
+        if push_to_hub:
+            kwargs.setdefault("repo_id", Path(save_directory).name)
+        os.makedirs(save_directory, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".saving-", dir=save_directory) as folder:
+            saved = super().save_pretrained(folder, legacy_format, filename_prefix, push_to_hub, **kwargs)
+            return move_files(saved, folder, save_directory)
+
+    def _save_pretrained(
+        self,
+        save_directory: str | os.PathLike[str],
+        file_names: tuple[str, ...],
+        legacy_format: bool | None = None,
+        filename_prefix: str | None = None,
+    ) -> tuple[str, ...]:
+        saved = super()._save_pretrained(save_directory, file_names, legacy_format, filename_prefix)
+        module = Path(save_directory, "tokenization_scaffold.py")
+        module.write_bytes(Path(__file__).read_bytes())
+        return (*saved, *self.save_vocabulary(os.fspath(save_directory), filename_prefix), str(module))
+
+    def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
+        """Write scaffold.json; returns its path. The public vocabulary is part of tokenizer.json."""
+        name = self.vocab_files_names["scaffold_file"]
+        path = Path(save_directory, f"{filename_prefix}-{name}" if filename_prefix else name)
+        path.write_bytes(self._scaffold_json.encode() + b"\n")
+        return (str(path),)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "cache": {}}
+
+
+class ExpandedModel:
+    """BPE over the expanded vocabulary, and what each of its scaffold tokens demolishes to."""
+
+    def __init__(self, scaffold: Mapping[str, Any], public: Tokenizer) -> None:
+        vocab = public.get_vocab(with_added_tokens=False)
+        demolish = scaffold["demolish"]
+        scaffold_ids = {token: FIRST_SCAFFOLD_ID + i for i, token in enumerate(demolish)}
+        self.pieces = {
+            scaffold_ids[token]: [(vocab[piece], piece) for piece in pieces]
+            for token, pieces in demolish.items()
+        }
+        merges = [(left, right) for left, right in scaffold["merges"]]
+        self.dropout = public.model.dropout
+        settings = {name: getattr(public.model, name) for name in ("unk_token", "fuse_unk", "byte_fallback")}
+        self.model = BPE({**vocab, **scaffold_ids}, merges, dropout=self.dropout, **settings)
+        # Makes a token of every symbol: for the offsets of a token's pieces.
+        self.symbols = BPE(vocab, [], **settings)
+        self.pipelines: dict[Any, Tokenizer] = {}
+
+    def demolish_ids(self, ids: list[int]) -> list[int]:
+        """Token ids with the pieces in place of every scaffold token."""
+        demolished: list[int] = []
+        start = 0
+        for position in scaffold_positions(ids):
+            demolished += ids[start:position]
+            demolished += [piece_id for piece_id, _ in self.pieces[ids[position]]]
+            start = position + 1
+        return demolished + ids[start:]
+
+    def pipeline(
+        self, model: BPE, public: Tokenizer, encode_special_tokens: bool, post_processor: Any = None
+    ) -> Tokenizer:
+        """The public backend with another model; no truncation, no padding, and this post-processor.
+
+        Calls share it, so it is never changed. It is rebuilt when a part of the public backend is replaced.
+        """
+        parts = (public.normalizer, public.pre_tokenizer, post_processor)
+        states = (None if part is None else part.__getstate__() for part in parts)
+        key = (model is self.model, encode_special_tokens, public.get_vocab_size(), *states)
+        pipeline = self.pipelines.get(key)
+        if pipeline is None:
+            pipeline = with_model(model, public)
+            pipeline.post_processor = post_processor
+            pipeline.encode_special_tokens = encode_special_tokens
+            if len(self.pipelines) >= MAX_PIPELINES:
+                self.pipelines.clear()
+            self.pipelines[key] = pipeline
+        return pipeline
+
+
+def with_model(model: BPE, public: Tokenizer) -> Tokenizer:
+    """A tokenizer with this model and the public backend's normalizer, pre-tokenizer and added tokens."""
+    added = public.get_added_tokens_decoder()
+    # An added token takes its id from the model it is added under: here its public id, also where the expanded
+    # model has a scaffold token of the same string. Found in the text it is then the added token, merged from
+    # parts it is the scaffold.
+    tokenizer = Tokenizer(BPE({token.content: token_id for token_id, token in added.items()}, []))
+    tokenizer.normalizer = public.normalizer
+    tokenizer.add_special_tokens([token for token in added.values() if token.special])
+    tokenizer.add_tokens([token for token in added.values() if not token.special])
+    tokenizer.model = model
+    tokenizer.pre_tokenizer = public.pre_tokenizer
+    return tokenizer
+
+
+def scaffold_positions(ids: list[int]) -> list[int]:
+    if max(ids, default=0) < FIRST_SCAFFOLD_ID:
+        return []
+    return [position for position, token_id in enumerate(ids) if token_id >= FIRST_SCAFFOLD_ID]
+
+
+class CallBackend:
+    """What stock `_encode_plus` takes for the backend tokenizer, for one call.
+
+    Truncation and padding belong to the call: they live in a `frame`, a backend with an empty model. What is not
+    about encoding is answered by the public backend.
+    """
+
+    def __init__(self, public: Tokenizer, expanded: ExpandedModel, ids_only: bool) -> None:
+        self.public = public
+        self.expanded = expanded
+        self.ids_only = ids_only
+        self.encode_special_tokens: bool = public.encode_special_tokens
+        self.frame = Tokenizer(BPE())
+        self.frame.post_processor = public.post_processor
+        self.enable_truncation = self.frame.enable_truncation
+        self.no_truncation = self.frame.no_truncation
+        self.enable_padding = self.frame.enable_padding
+        self.no_padding = self.frame.no_padding
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.public, name)
+
+    @property
+    def truncation(self) -> dict[str, Any] | None:
+        truncation: dict[str, Any] | None = self.frame.truncation
+        return truncation
+
+    @property
+    def padding(self) -> dict[str, Any] | None:
+        padding: dict[str, Any] | None = self.frame.padding
+        return padding
+
+    def pipeline(self, model: BPE, post_processor: Any = None) -> Tokenizer:
+        return self.expanded.pipeline(model, self.public, self.encode_special_tokens, post_processor)
+
+    def encode_batch(
+        self, inputs: list[Any], add_special_tokens: bool = True, is_pretokenized: bool = False
+    ) -> "list[Encoding | LazyEncoding]":
+        """As `Tokenizer.encode_batch`, with demolished tokens."""
+        encode = partial(
+            self.encode_exactly, add_special_tokens=add_special_tokens, is_pretokenized=is_pretokenized
+        )
+        if not self.ids_only or self.truncation or self.padding or self.expanded.dropout:
+            return encode(inputs)
+        # Where no length matters the template may come before demolishing: the native batch is final for texts
+        # without scaffold tokens, and for the others all that a caller who only wants ids will need.
+        pipeline = self.pipeline(self.expanded.model, self.public.post_processor)
+        encodings = pipeline.encode_batch(inputs, is_pretokenized, add_special_tokens)
+        for i, encoding in enumerate(encodings):
+            ids = encoding.ids
+            if scaffold_positions(ids):
+                ids = self.expanded.demolish_ids(ids)
+                encodings[i] = LazyEncoding(ids, encoding.n_sequences, partial(encode, [inputs[i]]))
+        return encodings
+
+    def encode_exactly(
+        self, inputs: list[Any], add_special_tokens: bool, is_pretokenized: bool
+    ) -> list[Encoding]:
+        """Encode each sequence, demolish, then truncate, add the template and pad, natively and in this order."""
+        samples = [as_sequences(item, is_pretokenized) for item in inputs]
+        sequences = list(chain.from_iterable(samples))
+        pipeline = self.pipeline(self.expanded.model)
+        encodings = iter(pipeline.encode_batch(sequences, is_pretokenized, add_special_tokens=False))
+        framed = []
+        for sample in samples:
+            parts = [self.demolish(next(encodings), sequence) for sequence in sample]
+            if len(parts) == 2 and self.truncation:
+                parts[1] = with_type_id_1(parts[1])  # the frame sets type ids, except in what overflows
+            framed.append(self.frame.post_process(*parts, add_special_tokens=add_special_tokens))
+        if self.padding and self.padding["length"] is None:
+            pad_to_longest(framed, self.padding)
+        return framed
+
+    def demolish(self, encoding: Encoding, sequence: Any) -> Encoding:
+        """The encoding of one sequence with the pieces in place of every scaffold token; uses it up."""
+        ids = encoding.ids
+        positions = scaffold_positions(ids)
+        if not positions:
+            return encoding
+        pieces = {position: self.expanded.pieces[ids[position]] for position in positions}
+        return replace_tokens(encoding, self.locate_pieces(encoding, pieces, sequence))
+
+    def locate_pieces(
+        self, encoding: Encoding, pieces: dict[int, list[Piece]], sequence: Any
+    ) -> dict[int, list[LocatedPiece]]:
+        """The pieces at these positions, each with the characters it stands for.
+
+        A normalizer, a prefix space or a character split between tokens hides which character a byte came
+        from. Then the offsets are those of the symbols, as the backend itself gives them.
+        """
+        symbols: Symbols | None = None
+        located = {}
+        for position, parts in pieces.items():
+            start, stop = encoding.token_to_chars(position)
+            text = sequence if isinstance(sequence, str) else sequence[encoding.token_to_word(position)]
+            offsets = None
+            if self.public.normalizer is None:
+                offsets = walk_characters(text[start:stop], start, [token for _, token in parts])
+            if offsets is None:
+                symbols = symbols or self.locate_symbols(encoding, sequence)
+                offsets = symbols.offsets_of(position, [token for _, token in parts])
+            located[position] = [(*part, at) for part, at in zip(parts, offsets, strict=True)]
+        return located
+
+    def locate_symbols(self, encoding: Encoding, sequence: Any) -> "Symbols":
+        pipeline = self.pipeline(self.expanded.symbols)
+        is_pretokenized = not isinstance(sequence, str)
+        return Symbols(encoding, pipeline.encode(sequence, None, is_pretokenized, add_special_tokens=False))
+
+
+class Symbols:
+    """Where each symbol of a sequence stands in the text, found by the position of its token."""
+
+    def __init__(self, encoding: Encoding, symbols: Encoding) -> None:
+        self.offsets = symbols.offsets
+        self.first_symbol = []
+        symbol_ids = symbols.ids
+        at = 0
+        for token_id, token in zip(encoding.ids, encoding.tokens, strict=True):
+            self.first_symbol.append(at)
+            # The same id on both sides: an added or unknown token, or a symbol.
+            at += 1 if symbol_ids[at] == token_id else len(token)
+
+    def offsets_of(self, position: int, parts: list[str]) -> list[Offsets]:
+        first = self.first_symbol[position]
+        return [(self.offsets[first + i][0], self.offsets[first + j - 1][1]) for i, j in spans(parts)]
+
+
+class LazyEncoding:
+    """An Encoding whose ids are known; everything else is computed when it is first asked for.
+
+    Rebuilding Encodings would take a large part of the time of encoding long texts, mostly for nothing: a caller
+    who prepares training data takes the ids. Pickled and copied, it is a plain Encoding.
+    """
+
+    def __init__(self, ids: list[int], n_sequences: int, encode: Callable[[], list[Encoding]]) -> None:
+        self._ids = ids
+        self._encode = encode
+        self.n_sequences = n_sequences
+
+    @property
+    def ids(self) -> list[int]:
+        return self._ids.copy()
+
+    @property
+    def attention_mask(self) -> list[int]:
+        return [1] * len(self._ids)
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        return self._encode()[0]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.encoding, name)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __repr__(self) -> str:
+        return repr(self.encoding)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copy.copy, (self.encoding,)
+
+
+# ---- Encodings ----
+
+
+def as_sequences(item: Any, is_pretokenized: bool) -> tuple[Any, ...]:
+    """One or two sequences, read as `Tokenizer.encode_batch` reads an input; it refuses what is neither."""
+    is_pair = isinstance(item, (tuple, list)) and len(item) == 2
+    if is_pair and not (is_pretokenized and isinstance(item[0], str)):
+        return tuple(item)
+    return (item,)
+
+
+def pad_to_longest(encodings: list[Encoding], padding: dict[str, Any]) -> None:
+    longest = max(map(len, encodings), default=0)
+    for encoding in encodings:
+        encoding.pad(
+            longest,
+            direction=padding["direction"],
+            pad_id=padding["pad_id"],
+            pad_type_id=padding["pad_type_id"],
+            pad_token=padding["pad_token"],
+        )
+
+
+def replace_tokens(encoding: Encoding, located: dict[int, list[LocatedPiece]]) -> Encoding:
+    """One sequence as the model left it, with the pieces in place of the tokens at these positions.
+
+    It is cut into windows, and only those where something changes go through JSON.
+    """
+    # Truncating cuts what follows the first window into windows: so let the first hold padding. Uses it up.
+    encoding.pad(len(encoding) + WINDOW, direction="left")
+    encoding.truncate(WINDOW)
+    windows = encoding.overflowing
+    states: dict[int, dict[str, list[Any]]] = {}
+    for position in sorted(located, reverse=True):  # from the right: what is still to do keeps its position
+        index, at = divmod(position, WINDOW)
+        if index not in states:
+            states[index] = json.loads(windows[index].__getstate__())
+        state, pieces = states[index], located[position]
+        for name in ("type_ids", "words", "special_tokens_mask", "attention_mask"):
+            state[name][at : at + 1] *= len(pieces)
+        for name, column in zip(("ids", "tokens", "offsets"), zip(*pieces, strict=True), strict=True):
+            state[name][at : at + 1] = column
+    for index, state in states.items():
+        windows[index] = encoding_from(json.dumps(state).encode())
+    return Encoding.merge(windows, growing_offsets=False)
+
+
+def with_type_id_1(encoding: Encoding) -> Encoding:
+    state = encoding.__getstate__()
+    return encoding_from(
+        re.sub(rb'"type_ids":\[[0,]*\]', lambda found: found[0].replace(b"0", b"1"), state, count=1)
+    )
+
+
+def encoding_from(state: bytes) -> Encoding:
+    encoding = Encoding()
+    encoding.__setstate__(state)
+    return encoding
+
+
+def walk_characters(text: str, start: int, parts: list[str]) -> list[Offsets] | None:
+    """Offsets of a token's parts, given in stand-ins; None unless the text spells the whole token.
+
+    A part that begins or ends inside a character covers it, as in the backend's own offsets.
+    Example:
+        >>> walk_characters("né", 5, ["nÃ", "©"])
+        [(5, 7), (6, 7)]
+    """
+    if [spelled for spelled, _ in STAND_INS.pre_tokenize_str(text)] != ["".join(parts)]:
+        return None
+    ends = list(accumulate(len(character.encode()) for character in text))
+    return [(start + bisect_right(ends, i), start + bisect_right(ends, j - 1) + 1) for i, j in spans(parts)]
+
+
+def spans(parts: list[str]) -> Iterator[Offsets]:
+    """(start, stop) of each part in their concatenation."""
+    return pairwise(accumulate(map(len, parts), initial=0))
+
+
+# ---- text and files ----
+
+
+def refuse_lone_surrogates(name: str, text: Any) -> None:
+    if isinstance(text, (list, tuple)):
+        for i, item in enumerate(text):
+            refuse_lone_surrogates(f"{name}[{i}]", item)
+    elif isinstance(text, str) and (found := re.search("[\ud800-\udfff]", text)):
+        raise ValueError(
+            f"{name} holds a lone surrogate, {found[0]!r} at index {found.start()}, which UTF-8 can't express. "
+            "Replace it, for instance with text.encode('utf-8', 'replace').decode()"
+        ) from None
+
+
+def read_scaffold(path: str | None, folder: str | None) -> Any:
+    # Always a ValueError: from_pretrained puts a sentence of its own in place of any OSError's.
+    if path is None or not os.path.isfile(path):
+        raise ValueError(
+            f"{path or os.path.join(folder or '', 'scaffold.json')} is missing, and without it the ids would be "
+            "those of plain BPE. Save the tokenizer again with save_pretrained; or, where nearly exact ids will "
+            "do, load tokenizer.json with PreTrainedTokenizerFast"
+        )
+    try:
+        return json.loads(Path(path).read_bytes())
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is not valid JSON ({error}); it may be truncated. Save or fetch it again"
+        ) from error
+
+
+def check_scaffold(scaffold: Any, backend: Tokenizer, source: str) -> None:
+    violation = next(violations(scaffold, backend), None)
+    if violation is not None:
+        raise ValueError(f"{source} does not fit the tokenizer: {violation}")
+
+
+def violations(scaffold: Any, backend: Tokenizer) -> Iterator[str]:
+    """What keeps this scaffold from being one for this backend."""
+    if not isinstance(backend.model, BPE):
+        yield f"the model is {type(backend.model).__name__}, not BPE"
+        return
+    if not isinstance(scaffold, Mapping):
+        yield f"a JSON object is needed, not {type(scaffold).__name__}"
+        return
+    if scaffold.get("version") != SCAFFOLD_VERSION:
+        yield f"version is {scaffold.get('version')!r}, and this class reads {SCAFFOLD_VERSION}; update hf_scaffold"
+        return
+    merges, demolish = scaffold.get("merges"), scaffold.get("demolish")
+    if not isinstance(merges, (list, tuple)) or not all(map(is_pair, merges)):
+        yield "merges must be a list of [left, right]"
+        return
+    if not isinstance(demolish, Mapping) or not all(map(is_token_list, demolish.values())):
+        yield "demolish must map scaffold tokens to lists of tokens"
+        return
+    agreement = scaffold.get("raw_agreement")
+    if agreement is not None and not (isinstance(agreement, (int, float)) and 0 <= agreement <= 1):
+        yield f"raw_agreement is {agreement!r}, not a share from 0 to 1"
+    vocab = backend.get_vocab(with_added_tokens=False)
+    merged = {left + right for left, right in merges}
+    yield from merge_violations(merges, vocab.keys() | demolish.keys())
+    yield from demolish_violations(demolish, vocab, merged)
+    added = {token.content for token in backend.get_added_tokens_decoder().values()}
+    for token in vocab:
+        if len(token) > 1 and token not in merged and token not in added and token != backend.model.unk_token:
+            yield f"no merge makes the public token {token!r}"
+
+
+def is_pair(value: Any) -> bool:
+    return is_token_list(value) and len(value) == 2
+
+
+def is_token_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(token, str) and token for token in value)
+
+
+def merge_violations(merges: Iterable[Iterable[str]], expanded: Set[str]) -> Iterator[str]:
+    seen = set()
+    for rank, (left, right) in enumerate(merges):
+        for token in (left, right, left + right):
+            if token not in expanded:
+                yield f"merges[{rank}], [{left!r}, {right!r}]: {token!r} is neither a public nor a scaffold token"
+        if (left, right) in seen:
+            yield f"merges[{rank}], [{left!r}, {right!r}], is there twice"
+        seen.add((left, right))
+
+
+def demolish_violations(
+    demolish: Mapping[str, Sequence[str]], vocab: Mapping[str, int], merged: Set[str]
+) -> Iterator[str]:
+    for token, pieces in demolish.items():
+        if token in vocab:
+            yield f"{token!r} is demolished, though it is a public token"
+        if token not in merged:
+            yield f"no merge makes the scaffold token {token!r}"
+        for piece in pieces:
+            if piece not in vocab:
+                yield f"{token!r} is demolished to {piece!r}, which is no public token"
+        if "".join(pieces) != token:
+            yield f"{token!r} is demolished to {list(pieces)!r}, which spells something else"
+
+
+def move_files(saved: Iterable[str], folder: str, destination: str) -> tuple[str, ...]:
+    """Move every file of a folder into another one, once all are on the disk; returns the new paths of `saved`."""
+    files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+    for path in files:
+        with open(path, "rb+") as stream:
+            os.fsync(stream.fileno())
+    for path in files:
+        target = Path(destination, path.relative_to(folder))
+        target.parent.mkdir(exist_ok=True)
+        os.replace(path, target)
+    return tuple(os.path.join(destination, os.path.relpath(path, folder)) for path in saved)
+
+
+# ---- AutoTokenizer ----
+
+
+class ScaffoldTokenizerConfig(PretrainedConfig):
+    """Stands for no model: AutoTokenizer takes tokenizer classes only together with a config class."""
+
+    model_type = "scaffold_tokenizer"
+
+
+def register() -> None:
+    """Let AutoTokenizer.from_pretrained build a ScaffoldTokenizerFast without trust_remote_code. Idempotent."""
+    from transformers import AutoTokenizer
+
+    AutoTokenizer.register(ScaffoldTokenizerConfig, fast_tokenizer_class=ScaffoldTokenizerFast, exist_ok=True)
