@@ -1,0 +1,7 @@
+"""`python -m hf_scaffold` is `hf-scaffold`."""
+
+import sys
+
+from hf_scaffold.cli import main
+
+sys.exit(main())

@@ -1,0 +1,335 @@
+"""The command line: it parses arguments, calls the library and shows the result."""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hf_scaffold import __version__, terminal
+
+# Whatever takes longer to import is imported by the command that needs it: --help is there at once.
+
+__all__ = ["app", "main"]
+
+TRACEBACK = "HF_SCAFFOLD_TRACEBACK"
+DEFAULT_EOS = "<|endoftext|>"
+
+app = typer.Typer(
+    name=terminal.NAME,
+    help="Train Scaffold-BPE tokenizers for transformers, use them and look inside.",
+    epilog=f"Errors are one line and exit code 2; {TRACEBACK}=1 shows the whole traceback.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: Those after the program's name; None takes the process's own.
+    Returns:
+        The exit code: 0, 2 after an error, 130 after Ctrl-C.
+    """
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # advice about torch has no place here
+    terminal.use_utf8()
+    try:
+        with terminal.one_line_warnings():
+            code: int = typer.main.get_command(app).main(
+                args=arguments, prog_name=terminal.NAME, standalone_mode=False
+            )
+        sys.stdout.flush()
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    except BrokenPipeError:  # the reader, such as `head`, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        terminal.message(f"error: {_describe(error)}")
+        code = 2
+    if code == 130:
+        terminal.message("interrupted")
+    return code or 0
+
+
+def _describe(error: Exception) -> str:
+    if hasattr(error, "format_message"):  # click's, wherever typer has its click from
+        return f"{error.format_message()} See {terminal.NAME} --help."
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError | ValueError | OverflowError):
+        return str(error)
+    return f"unexpected {type(error).__name__}: {error} ({TRACEBACK}=1 shows where)"
+
+
+# ---- arguments that several commands share
+
+Corpus = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="CORPUS...",
+        help="Files or glob patterns: plain text or .jsonl, also as .gz, .xz or .zst; .parquet.",
+        show_default=False,
+    ),
+]
+PretokenizerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--pretokenizer",
+        metavar="NAME",
+        help="What splits text: gpt2-digits (the default), gpt2, llama3 or gpt4o.",
+        show_default=False,
+    ),
+]
+FieldOption = Annotated[
+    str,
+    typer.Option("--field", help="The JSONL field or Parquet column that holds the text.", metavar="NAME"),
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option("--num-workers", min=1, help="Threads that count. [default: one a CPU]", show_default=False),
+]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        terminal.line(f"{terminal.NAME} {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+# ---- commands
+
+
+@app.command()
+def count(
+    corpus: Corpus,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The table, a .parquet file.")
+    ],
+    pretokenizer: PretokenizerOption = None,
+    field: FieldOption = "text",
+    num_workers: WorkersOption = None,
+) -> None:
+    """Count the pre-tokens of a corpus, to train on them later.
+
+    An existing FILE is replaced once the new one is complete.
+    """
+    from hf_scaffold import views, workflow
+
+    workflow.require_parquet()
+    workflow.require_writable(output.parent)
+    start = time.perf_counter()
+    with terminal.progress_bar("Counting", "bytes") as progress:
+        counts = workflow.read_counts(
+            corpus, pretokenizer=pretokenizer, field=field, num_workers=num_workers, progress=progress
+        )
+    counts.save(output)
+    views.show_counts(counts, output, time.perf_counter() - start)
+
+
+@app.command()
+def train(
+    corpus: Corpus,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The tokenizer's folder.")],
+    vocab_size: Annotated[
+        int,
+        typer.Option(
+            "--vocab-size", min=1, help="Tokens with an id: special tokens, bytes and merged tokens."
+        ),
+    ] = 30_000,
+    pretokenizer: PretokenizerOption = None,
+    special_token: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--special-token",
+            metavar="TOKEN",
+            help="May be repeated; these get the first ids.",
+            show_default=False,
+        ),
+    ] = None,
+    bos_token: Annotated[
+        str | None, typer.Option("--bos-token", metavar="TOKEN", help="Start of text.")
+    ] = None,
+    eos_token: Annotated[
+        str | None,
+        typer.Option(
+            "--eos-token",
+            metavar="TOKEN",
+            help=f"End of text. [default: {DEFAULT_EOS}, unless --special-token is given]",
+            show_default=False,
+        ),
+    ] = None,
+    pad_token: Annotated[str | None, typer.Option("--pad-token", metavar="TOKEN", help="Padding.")] = None,
+    min_frequency: Annotated[
+        int,
+        typer.Option(
+            "--min-frequency", min=0, help="Stop when no pair of tokens occurs this often any more."
+        ),
+    ] = 0,
+    max_token_length: Annotated[
+        int | None, typer.Option("--max-token-length", min=1, help="Bytes that a token may have.")
+    ] = None,
+    limit_alphabet: Annotated[
+        int | None,
+        typer.Option(
+            "--limit-alphabet",
+            min=1,
+            help="Keep only the most frequent of the bytes that occur; the others vanish from text. "
+            "[default: all 256 stay]",
+            show_default=False,
+        ),
+    ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Train plain BPE, without scaffold tokens.")] = False,
+    field: FieldOption = "text",
+    num_workers: WorkersOption = None,
+) -> None:
+    """Train a tokenizer on a corpus, or on tables that `count` wrote.
+
+    AutoTokenizer loads DIR; DIR/artifact holds vocab.json, merges.txt and demolish.json. Existing files of
+    the same names are replaced once the new ones are complete.
+    """
+    from hf_scaffold import trainer, views, workflow
+
+    workflow.require_writable(output)
+    if eos_token is None and not special_token:
+        eos_token = DEFAULT_EOS
+    named = {"bos_token": bos_token, "eos_token": eos_token, "pad_token": pad_token}
+    roles = {role: token for role, token in named.items() if token is not None}
+    special_tokens = special_token or []
+    special_tokens += [token for token in dict.fromkeys(roles.values()) if token not in special_tokens]
+
+    start = time.perf_counter()
+    with terminal.progress_bar("Counting", "bytes") as progress:
+        counts = workflow.read_counts(
+            corpus, pretokenizer=pretokenizer, field=field, num_workers=num_workers, progress=progress
+        )
+    with terminal.progress_bar("Training", "tokens") as progress:
+        bpe = trainer.train(
+            counts,
+            vocab_size,
+            min_frequency=min_frequency,
+            special_tokens=special_tokens,
+            initial_alphabet=None if limit_alphabet is None else (),
+            limit_alphabet=limit_alphabet,
+            max_token_length=max_token_length,
+            scaffold=not plain,
+            progress=progress,
+        )
+    workflow.save_tokenizer(bpe, output, **roles)
+    views.show_training(bpe, counts, output, time.perf_counter() - start)
+
+
+class Form(str, Enum):
+    """What `tokenize` writes for each text."""
+
+    tokens = "tokens"
+    ids = "ids"
+    jsonl = "jsonl"
+
+
+@app.command()
+def tokenize(
+    tokenizer: Annotated[
+        str,
+        typer.Option(
+            "--tokenizer", "-t", metavar="DIR", help="A saved tokenizer: folder or name on the Hub."
+        ),
+    ],
+    text: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TEXT]", help="One text. [default: each line of stdin is one]", show_default=False
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="A file as for `train`; each line of plain text is a text."
+        ),
+    ] = None,
+    to: Annotated[Form, typer.Option("--to", help="What to write for each text.")] = Form.tokens,
+    field: FieldOption = "text",
+) -> None:
+    """Encode a text, or each text of a file, to a line of tokens, ids or JSON."""
+    from hf_scaffold import workflow
+
+    if text is not None and file is not None:
+        raise typer.BadParameter("give TEXT or --file, not both.")
+    if text is None and file is None and sys.stdin.isatty():
+        raise typer.BadParameter("give TEXT, --file, or text on stdin.")
+    loaded = workflow.load_tokenizer(tokenizer)
+    with terminal.progress_bar("Tokenizing", "bytes", hidden=sys.stdout.isatty()) as progress:
+        if text is not None:
+            texts = iter([text])
+        elif file is not None:
+            texts = workflow.read_texts(file, field=field, progress=progress)
+        else:
+            texts = workflow.read_lines(sys.stdin.buffer, "stdin")
+        for encoded in workflow.tokenize(texts, loaded, to.value):
+            terminal.line(encoded)
+
+
+@app.command()
+def inspect(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR", help="A saved tokenizer (folder or name on the Hub) or an artifact's folder."
+        ),
+    ],
+    sample: Annotated[int, typer.Option("--sample", "-n", min=0, help="Scaffold tokens to show.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object instead.")] = False,
+) -> None:
+    """Show a tokenizer's sizes, its share of scaffold tokens, and some of them with what they are for."""
+    from hf_scaffold import inspection, views, workflow
+
+    found = inspection.inspect_artifact(workflow.load_artifact(source), sample)
+    if as_json:
+        terminal.line(found.to_json())
+    else:
+        views.show_inspection(found)
+
+
+@app.command()
+def demo(
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Keep the tokenizer here. [default: a temporary folder, removed at the end]",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Train plain BPE and Scaffold-BPE on a novel, compare them, save and reload: all in a few seconds."""
+    from hf_scaffold import demo as tour
+    from hf_scaffold import views, workflow
+
+    if output is not None:
+        workflow.require_writable(output)
+    with terminal.progress_bar("Training", "tokens") as progress:
+        outcome = tour.run_demo(progress)
+    views.show_demo(outcome)
+    with workflow.folder_or_temporary(output) as folder:
+        views.show_reload(tour.check_reload(outcome.scaffold, folder), output)

@@ -1,0 +1,140 @@
+"""What the commands show. Data and results go to stdout; progress, warnings and errors go to stderr."""
+
+import io
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+__all__ = [
+    "NAME",
+    "facts",
+    "heading",
+    "line",
+    "message",
+    "one_line_warnings",
+    "progress_bar",
+    "table",
+    "use_utf8",
+]
+
+NAME = "hf-scaffold"
+
+Update = Callable[[int, int | None], None]
+
+
+def use_utf8() -> None:
+    """Tokens are UTF-8 whatever the locale; file names that aren't pass through as they are."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
+# ---- stderr
+
+
+def message(text: str) -> None:
+    """One line on stderr."""
+    print(f"{NAME}: {' '.join(text.split())}", file=sys.stderr)
+
+
+@contextmanager
+def one_line_warnings() -> Iterator[None]:
+    """Warnings come as one line, without the source line that gave them."""
+
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda warning, *_, **__: message(f"warning: {warning}")
+        yield
+
+
+class _RateColumn(ProgressColumn):
+    """How fast it goes: bytes or another unit a second."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self._unit = unit
+
+    def render(self, task: Task) -> Text:
+        speed = task.speed or 0
+        rate = decimal(int(speed)) if self._unit == "bytes" else f"{speed:,.0f} {self._unit}"
+        return Text(f"{rate}/s", style="progress.data.speed")
+
+
+@contextmanager
+def progress_bar(description: str, unit: str, *, hidden: bool = False) -> Iterator[Update]:
+    """Show a bar with rate and time left while the block runs; nothing where stderr is not a terminal.
+
+    Args:
+        description: What is going on.
+        unit: "bytes", or the name of what is counted.
+        hidden: Show nothing anyway.
+
+    Yields:
+        update(done, total): total is None where it isn't known.
+    """
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        _RateColumn(unit),
+        TimeRemainingColumn(),
+    )
+    with Progress(
+        *columns,
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,  # rich would send what is printed meanwhile to this console: to stderr
+        disable=hidden or not sys.stderr.isatty(),
+    ) as progress:
+        task = progress.add_task(description, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+# ---- stdout
+
+
+def line(text: str = "", style: str | None = None) -> None:
+    """A line of text, never wrapped; the style shows on terminals."""
+    if style is None:
+        print(text)  # at a small part of what rich takes: `tokenize` may write millions
+    else:
+        Console(markup=False, emoji=False, highlight=False).print(text, style=style, soft_wrap=True)
+
+
+def heading(text: str) -> None:
+    """A heading, with an empty line before it."""
+    line()
+    line(text, style="bold")
+
+
+def facts(rows: Sequence[tuple[str, str]]) -> None:
+    """Lines of a name and its value."""
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        line(f"{name:<{width}}  {value}")
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[str] = ()) -> None:
+    """Aligned columns under their names; those in `numbers` are aligned to the right."""
+    rows = list(rows)
+    widths = [max(map(cell_len, cells)) for cells in zip(columns, *rows, strict=True)]
+    for style, row in [("dim", columns), *((None, row) for row in rows)]:
+        cells = []
+        for name, cell, width in zip(columns, row, widths, strict=True):
+            padding = " " * (width - cell_len(cell))
+            cells.append(padding + cell if name in numbers else cell + padding)
+        line("   ".join(cells).rstrip(), style)

@@ -1,0 +1,145 @@
+"""What each command shows of its result, on stdout."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from hf_scaffold import demo, terminal
+from hf_scaffold.artifact import ScaffoldBPE
+from hf_scaffold.counts import PreTokenCounts
+from hf_scaffold.inspection import Inspection, bytes_per_token, readable, scaffold_uses
+
+__all__ = ["show_counts", "show_demo", "show_inspection", "show_reload", "show_training"]
+
+
+def show_counts(counts: PreTokenCounts, path: Path, seconds: float) -> None:
+    terminal.facts(
+        [
+            ("counts", str(path)),
+            ("pre-tokens", f"{counts.total:,}; {len(counts):,} distinct"),
+            ("bytes", f"{counts.n_bytes:,}"),
+            ("time", f"{seconds:.1f} s"),
+        ]
+    )
+
+
+def show_training(bpe: ScaffoldBPE, counts: PreTokenCounts, folder: Path, seconds: float) -> None:
+    terminal.facts(
+        [
+            ("tokenizer", str(folder)),
+            ("tokens", f"{bpe.vocab_size:,}"),
+            ("scaffold tokens", _scaffolds(len(bpe.scaffold_tokens), len(bpe.vocab))),
+            ("bytes per token", f"{bytes_per_token(bpe, counts):.4f} on the training text"),
+            ("raw agreement", _agreement(bpe.raw_agreement)),
+            ("time", f"{seconds:.1f} s"),
+        ]
+    )
+
+
+def show_inspection(found: Inspection) -> None:
+    terminal.facts(
+        [
+            ("tokens", f"{found.vocab_size:,}"),
+            ("special tokens", " ".join(found.special_tokens) or "none"),
+            ("alphabet", f"{found.alphabet_size:,}"),
+            ("merges", f"{found.merges:,}"),
+            ("scaffold tokens", _scaffolds(found.scaffold_tokens, found.expanded_vocab_size)),
+            ("longest token", readable(found.longest_token)),
+            ("raw agreement", _agreement(found.raw_agreement)),
+            ("pre-tokenizer", found.pretokenizer),
+            *([("stopped early", found.stop_reason)] if found.stop_reason else []),
+        ]
+    )
+    if found.sample:
+        terminal.heading("Scaffold tokens, in the order of creation (Ġ is a space)")
+        terminal.table(
+            ["scaffold token", "demolished to", "builds"],
+            [(readable(use.token), _tokens(use.demolished), _tokens(use.builds, 5)) for use in found.sample],
+        )
+
+
+def show_demo(outcome: demo.Demo) -> None:
+    terminal.line(
+        f"{demo.TITLE}: {outcome.counts.n_bytes:,} bytes, trained on twice in {outcome.seconds:.1f} s"
+    )
+    _show_sizes(outcome)
+    _show_exchange(outcome)
+    _show_words(outcome)
+
+
+def _show_sizes(outcome: demo.Demo) -> None:
+    bpt_plain, bpt_scaffold = outcome.bytes_per_token
+    rare_plain, rare_scaffold = outcome.rare_tokens
+    terminal.heading("Two tokenizers of one size")
+    terminal.table(
+        ["", "plain BPE", "Scaffold-BPE"],
+        [
+            ("tokens", f"{outcome.plain.vocab_size:,}", f"{outcome.scaffold.vocab_size:,}"),
+            (f"merged tokens used {demo.RARE} times or less", f"{rare_plain:,}", f"{rare_scaffold:,}"),
+            ("bytes per token on this text", f"{bpt_plain:.3f}", f"{bpt_scaffold:.3f}"),
+            ("scaffold tokens, which have no id", "0", f"{len(outcome.scaffold.scaffold_tokens):,}"),
+        ],
+        numbers=["plain BPE", "Scaffold-BPE"],
+    )
+
+
+def _show_exchange(outcome: demo.Demo) -> None:
+    left, came = outcome.left(), outcome.came()
+    terminal.heading(
+        f"{len(left):,} tokens left: plain BPE needs them to build others, hardly for themselves"
+    )
+    uses = scaffold_uses(outcome.scaffold, [use.token for use in left[:8]])
+    terminal.table(
+        ["left (Ġ is a space)", "times used", "builds"],
+        [
+            (readable(plain_use.token), f"{plain_use.occurrences:,}", _tokens(scaffold_use.builds, 4))
+            for plain_use, scaffold_use in zip(left[:8], uses, strict=True)
+        ],
+        numbers=["times used"],
+    )
+    terminal.heading(f"{len(came):,} tokens came in")
+    terminal.table(
+        ["came in", "times used"],
+        [(readable(use.token), f"{use.occurrences:,}") for use in came[:8]],
+        numbers=["times used"],
+    )
+
+
+def _show_words(outcome: demo.Demo) -> None:
+    words = outcome.words()
+    shorter = sum(len(word.scaffold) < len(word.plain) for word in words)
+    longer = sum(len(word.scaffold) > len(word.plain) for word in words)
+    terminal.heading(
+        f"The same words: {shorter:,} have fewer tokens, {longer:,} have more; both ends of the list"
+    )
+    terminal.table(
+        ["plain BPE", "Scaffold-BPE", "count"],
+        [
+            (_tokens(word.plain), _tokens(word.scaffold), f"{word.count:,}")
+            for word in [*words[:6], *words[-3:]]
+        ],
+        numbers=["count"],
+    )
+
+
+def show_reload(reload: demo.Reload, folder: Path | None) -> None:
+    terminal.heading("Saved and reloaded")
+    terminal.line(f"AutoTokenizer gave a {reload.class_name} of {reload.n_tokens:,} tokens.")
+    terminal.line(f"The whole text gave {reload.n_ids:,} ids, all as trained; they decoded to the same text.")
+    kept = folder or "my-tokenizer"
+    terminal.heading("Next")
+    terminal.line(f"{terminal.NAME} train YOUR-TEXT/*.txt --vocab-size 32000 -o my-tokenizer")
+    terminal.line(f"{terminal.NAME} inspect {kept}")
+    terminal.line(f'{terminal.NAME} tokenize "What the devil is the matter?" --tokenizer {kept}')
+
+
+def _scaffolds(n_scaffolds: int, n_all: int) -> str:
+    return f"{n_scaffolds:,}, {n_scaffolds / n_all:.1%} of {n_all:,} in all"
+
+
+def _agreement(share: float | None) -> str:
+    return "not measured" if share is None else f"{share:.2%} of pre-tokens"
+
+
+def _tokens(tokens: Iterable[str], limit: int | None = None) -> str:
+    shown = [readable(token) for token in tokens]
+    return " ".join(shown[:limit]) + (" …" if limit is not None and len(shown) > limit else "")

@@ -1,0 +1,290 @@
+"""The steps behind the commands: files to counts, a tokenizer into its folder and back, text to lines."""
+
+import errno
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hf_scaffold.artifact import DEMOLISH_FILE, SYMBOL_TO_BYTE, ScaffoldBPE
+from hf_scaffold.corpus import Progress, import_extra, iter_documents
+from hf_scaffold.counts import PreTokenCounts, count
+from hf_scaffold.errors import ConfigurationError, CorpusError
+from hf_scaffold.pretokenize import DEFAULT_PRESET, get_pretokenizer
+
+if TYPE_CHECKING:
+    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+
+__all__ = [
+    "ARTIFACT_FOLDER",
+    "folder_or_temporary",
+    "format_line",
+    "load_artifact",
+    "load_tokenizer",
+    "read_counts",
+    "read_lines",
+    "read_texts",
+    "require_parquet",
+    "require_writable",
+    "save_tokenizer",
+    "tokenize",
+]
+
+# Not beside tokenizer.json: this vocab.json gives scaffold tokens ids from |V| on, and programs that go for
+# vocab.json and merges.txt by name (GPT2Tokenizer of transformers, without a tokenizer.json) would use them.
+ARTIFACT_FOLDER = "artifact"
+
+_BATCH_SIZE = 1000  # texts encoded at a time
+
+
+# ---- into counts
+
+
+def read_counts(
+    paths: Sequence[Path],
+    *,
+    pretokenizer: str | None = None,
+    field: str = "text",
+    num_workers: int | None = None,
+    progress: Progress | None = None,
+) -> PreTokenCounts:
+    """Count text files, or read and add up tables of counts.
+
+    Args:
+        paths: Files or glob patterns of text, as for `count`; or files that `PreTokenCounts.save` wrote.
+        pretokenizer: A preset's name. None: the default for text, and whatever made the tables for tables.
+        field, num_workers, progress: As for `count`.
+    Raises:
+        ConfigurationError: text and tables are mixed, or a table was made with another pre-tokenizer.
+        CorpusError, ArtifactError, CountOverflowError: as `count` and `PreTokenCounts` raise them.
+    """
+    tables = [path for path in paths if _holds_counts(path)]
+    if not tables:
+        return count(
+            paths,
+            pretokenizer=pretokenizer or DEFAULT_PRESET,
+            field=field,
+            num_workers=num_workers,
+            progress=progress,
+        )
+    for path in paths:
+        if path not in tables:
+            raise ConfigurationError(
+                f"{tables[0]} holds counts, {path} doesn't; count it first, then give the tables together"
+            )
+    first, *others = map(PreTokenCounts.load, tables)
+    counts = first.merge(*others)
+    if pretokenizer is not None and get_pretokenizer(pretokenizer) != counts.pretokenizer:
+        made_with = counts.pretokenizer.preset or "another pre-tokenizer"
+        raise ConfigurationError(
+            f"{tables[0]} was counted with {made_with}, not {pretokenizer}; count the text again"
+        )
+    return counts
+
+
+def _holds_counts(path: Path) -> bool:
+    """Whether this is a table of counts rather than a corpus, which may be Parquet too."""
+    if path.suffix != ".parquet" or not path.is_file():
+        return False
+    pyarrow = import_extra("pyarrow", "parquet")
+    parquet = import_extra("pyarrow.parquet", "parquet")
+    try:
+        metadata = parquet.read_schema(path).metadata or {}
+    except pyarrow.ArrowException:
+        return False  # not Parquet at all: reading it as a corpus says what is wrong
+    return any(key.startswith(b"hf_scaffold.") for key in metadata)
+
+
+def require_parquet() -> None:
+    """Refuse early, rather than after counting, where tables can't be saved.
+
+    Raises:
+        ConfigurationError: pyarrow is not installed.
+    """
+    import_extra("pyarrow.parquet", "parquet")
+
+
+# ---- a tokenizer's folder
+
+
+def require_writable(folder: Path) -> None:
+    """Refuse a folder that can't be made or written, before long work rather than after it.
+
+    Raises:
+        NotADirectoryError, PermissionError: with the path that is in the way.
+    """
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(existing))
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(existing))
+
+
+def save_tokenizer(bpe: ScaffoldBPE, folder: Path, **kwargs: Any) -> "ScaffoldTokenizerFast":
+    """Write a transformers tokenizer into a folder, the artifact into its subfolder `artifact`.
+
+    Files of the same names are replaced, each whole or not at all; others stay.
+
+    Args:
+        bpe: What training gave.
+        folder: Made if needed.
+        **kwargs: As for `ScaffoldBPE.to_tokenizer`: eos_token, pad_token, …
+    Returns:
+        The tokenizer.
+    Raises:
+        OSError: the folder or a file can't be written.
+    """
+    tokenizer = bpe.to_tokenizer(**kwargs)
+    bpe.save(folder / ARTIFACT_FOLDER)
+    tokenizer.save_pretrained(folder)
+    return tokenizer
+
+
+def load_artifact(source: str) -> ScaffoldBPE:
+    """The artifact in a folder that `ScaffoldBPE.save` wrote, or the one inside a saved tokenizer.
+
+    Args:
+        source: A folder, or a tokenizer's name on the Hub.
+    Raises:
+        OSError: there is nothing of the kind.
+        ArtifactError, ValueError: a file is truncated, or the files contradict each other.
+    """
+    if Path(source, DEMOLISH_FILE).is_file():
+        return ScaffoldBPE.load(source)
+    return _artifact_of(load_tokenizer(source))
+
+
+def load_tokenizer(source: str) -> "ScaffoldTokenizerFast":
+    """A saved tokenizer, from a folder or the Hub.
+
+    Raises:
+        OSError: there is none.
+        ValueError: it is truncated, or not a Scaffold-BPE tokenizer.
+    """
+    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+
+    if _means_a_folder(source) and not Path(source).is_dir():
+        raise FileNotFoundError(errno.ENOENT, "no such folder", source)
+    tokenizer: ScaffoldTokenizerFast = ScaffoldTokenizerFast.from_pretrained(source)
+    return tokenizer
+
+
+def _means_a_folder(source: str) -> bool:
+    """Whether this can't be the name of a repository on the Hub: name or owner/name."""
+    path = Path(source)
+    return path.is_absolute() or source.startswith((".", "~")) or len(path.parts) > 2
+
+
+def _artifact_of(tokenizer: "ScaffoldTokenizerFast") -> ScaffoldBPE:
+    """The artifact that a tokenizer was made of, with everything but its stop_reason."""
+    backend, scaffold = tokenizer.backend_tokenizer, tokenizer.scaffold
+    model = json.loads(backend.to_str())["model"]
+    merges = [(left, right) for left, right in scaffold["merges"]]
+    first_rules = {left + right: (left, right) for left, right in reversed(merges)}
+    rank = {pair: position for position, pair in enumerate(merges)}
+    tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    scaffold_tokens = sorted(scaffold["demolish"], key=lambda token: rank[first_rules[token]])
+    return ScaffoldBPE(
+        merges=merges,
+        vocab={token: token_id for token_id, token in enumerate([*tokens, *scaffold_tokens])},
+        demolish_map={token: tuple(scaffold["demolish"][token]) for token in scaffold_tokens},
+        special_tokens=[t for t in tokens if t not in first_rules and t not in SYMBOL_TO_BYTE],
+        pretokenizer=get_pretokenizer(backend.pre_tokenizer, backend.normalizer),
+        raw_splits={
+            left + right: (left, right)
+            for left, right in model["merges"]
+            if first_rules.get(left + right) != (left, right)
+        },
+        raw_agreement=scaffold["raw_agreement"],
+    )
+
+
+@contextmanager
+def folder_or_temporary(folder: Path | None) -> Iterator[Path]:
+    """The folder; or, for None, a temporary one that goes when the block ends."""
+    if folder is not None:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="hf-scaffold-") as temporary:
+        yield Path(temporary)
+
+
+# ---- text to lines
+
+
+def read_texts(path: Path, *, field: str = "text", progress: Progress | None = None) -> Iterator[str]:
+    """The documents of a file or of a glob pattern's files; of plain text the lines, without their ends.
+
+    Args:
+        path, field, progress: As for `iter_documents`, which also tells what is left out: empty documents.
+    Raises:
+        CorpusError, ConfigurationError: as `iter_documents`.
+    """
+    documents = iter_documents(path, field=field, progress=progress)
+    unpacked = path.with_suffix("") if path.suffix.lower() in (".gz", ".xz", ".zst") else path
+    if unpacked.suffix.lower() in (".jsonl", ".ndjson", ".json", ".parquet"):
+        return (document.decode() for document in documents)
+    return read_lines(documents, str(path))
+
+
+def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
+    """UTF-8 lines without their line ends.
+
+    Raises:
+        CorpusError: a line is not UTF-8; the message names source and line.
+    Example:
+        >>> list(read_lines([b"one\\n", b"\\n", b"two\\r\\n", b"three"], "stdin"))
+        ['one', '', 'two', 'three']
+    """
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield line.decode().removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise CorpusError(
+                f"{source}, line {number} is not UTF-8: byte 0x{line[error.start]:02x} at offset {error.start}"
+            ) from None
+
+
+def tokenize(texts: Iterable[str], tokenizer: "ScaffoldTokenizerFast", form: str) -> Iterator[str]:
+    """One line for each text, in order, without a line end.
+
+    Args:
+        texts: Any number of texts; they are encoded as `tokenizer(text)` does.
+        tokenizer: A loaded tokenizer.
+        form: "tokens" and "ids", with spaces between, or "jsonl": an object of text, ids and tokens.
+    Cost: memory of some 1000 texts at a time.
+    """
+    batch: list[str] = []
+    for text in texts:
+        batch.append(text)
+        if len(batch) == _BATCH_SIZE:
+            yield from _tokenize_batch(batch, tokenizer, form)
+            batch = []
+    if batch:
+        yield from _tokenize_batch(batch, tokenizer, form)
+
+
+def _tokenize_batch(texts: list[str], tokenizer: "ScaffoldTokenizerFast", form: str) -> Iterator[str]:
+    for text, ids in zip(texts, tokenizer(texts)["input_ids"], strict=True):
+        yield format_line(text, ids, list(tokenizer.convert_ids_to_tokens(ids)), form)
+
+
+def format_line(text: str, ids: list[int], tokens: list[str], form: str) -> str:
+    """One encoded text as a line in one of the forms of `tokenize`.
+
+    Example:
+        >>> format_line("hugs", [7, 5], ["hug", "s"], "tokens")
+        'hug s'
+        >>> format_line("hugs", [7, 5], ["hug", "s"], "jsonl")
+        '{"text": "hugs", "ids": [7, 5], "tokens": ["hug", "s"]}'
+    """
+    if form == "tokens":
+        return " ".join(tokens)
+    if form == "ids":
+        return " ".join(map(str, ids))
+    if form == "jsonl":
+        return json.dumps({"text": text, "ids": ids, "tokens": tokens}, ensure_ascii=False)
+    raise ConfigurationError(f"unknown form {form!r}; choose tokens, ids or jsonl")
