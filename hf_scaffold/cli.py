@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: Those after the program's name; None takes the process's own.
     Returns:
-        The exit code: 0, 2 after an error, 130 after Ctrl-C.
+        The exit code: 0, 2 after an error, 130 after Ctrl-C, 1 when nobody reads the output any more.
     """
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # advice about torch has no place here
     terminal.use_utf8()
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = 130
     except BrokenPipeError:  # the reader, such as `head`, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 141
+        code = 1
     except Exception as error:
         if os.environ.get(TRACEBACK):
             raise
@@ -61,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _describe(error: Exception) -> str:
     if hasattr(error, "format_message"):  # click's, wherever typer has its click from
-        return f"{error.format_message()} See {terminal.NAME} --help."
+        command = getattr(getattr(error, "ctx", None), "command_path", terminal.NAME)
+        return f"{error.format_message().rstrip('.')}; see {command} --help"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError | ValueError | OverflowError):
@@ -273,9 +274,9 @@ def tokenize(
     from hf_scaffold import workflow
 
     if text is not None and file is not None:
-        raise typer.BadParameter("give TEXT or --file, not both.")
+        raise typer.BadParameter("give TEXT or --file, not both")
     if text is None and file is None and sys.stdin.isatty():
-        raise typer.BadParameter("give TEXT, --file, or text on stdin.")
+        raise typer.BadParameter("give TEXT, --file, or text on stdin")
     loaded = workflow.load_tokenizer(tokenizer)
     with terminal.progress_bar("Tokenizing", "bytes", hidden=sys.stdout.isatty()) as progress:
         if text is not None:

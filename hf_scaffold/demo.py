@@ -100,10 +100,9 @@ class Demo:
 
     def _uses(self, bpe: ScaffoldBPE) -> Iterator[TokenUse]:
         """Every token of the vocabulary but the special ones, in the order of ids."""
-        encoded = bpe.encode(list(self.counts))
-        weights = np.repeat(self.counts.counts, [len(ids) for ids in encoded])
+        ids, ends = bpe.encoder.encode(self.counts.data, self.counts.offsets)
         occurrences = np.zeros(bpe.vocab_size, np.int64)
-        np.add.at(occurrences, [token_id for ids in encoded for token_id in ids], weights)
+        np.add.at(occurrences, ids, np.repeat(self.counts.counts, np.diff(ends)))
         fixed = len(bpe.special_tokens)
         yield from map(TokenUse, bpe.tokens[fixed:], occurrences[fixed:].tolist())
 

@@ -4,14 +4,16 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from operator import mul
 
-from hf_scaffold.artifact import ScaffoldBPE, symbols_to_bytes
+import numpy as np
+
+from hf_scaffold.artifact import ScaffoldBPE
+from hf_scaffold.byte_level import symbols_to_bytes
 from hf_scaffold.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
 
 __all__ = ["Inspection", "ScaffoldUse", "bytes_per_token", "inspect_artifact", "readable", "scaffold_uses"]
-
-_ROWS = 50_000  # pre-tokens encoded at a time
 
 
 @dataclass(frozen=True)
@@ -121,21 +123,15 @@ def _builds(token: str, bpe: ScaffoldBPE, makes: dict[str, list[str]]) -> tuple[
 def bytes_per_token(bpe: ScaffoldBPE, counts: PreTokenCounts) -> float:
     """Mean number of bytes that a token stands for when the counted corpus is encoded.
 
-    Cost: about a second for 500,000 distinct pre-tokens.
+    Cost: encodes each distinct pre-token once.
     Example:
         >>> import hf_scaffold as hs
         >>> counts = hs.PreTokenCounts.from_mapping({b"hug": 3, b"pug": 1})
         >>> bytes_per_token(hs.train(counts, vocab_size=257), counts)
         1.5
     """
-    pretokens = list(counts)
-    n_tokens = 0
-    for start in range(0, len(pretokens), _ROWS):
-        rows = slice(start, start + _ROWS)
-        encoded = bpe.encode(pretokens[rows])
-        n_tokens += sum(
-            len(ids) * count for ids, count in zip(encoded, counts.counts[rows].tolist(), strict=True)
-        )
+    _, ends = bpe.encoder.encode(counts.data, counts.offsets)
+    n_tokens: int = sum(map(mul, np.diff(ends).tolist(), counts.counts.tolist()))  # int64 might overflow
     return counts.n_bytes / n_tokens
 
 

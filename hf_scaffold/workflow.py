@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_scaffold.artifact import DEMOLISH_FILE, SYMBOL_TO_BYTE, ScaffoldBPE
+from hf_scaffold.artifact import DEMOLISH_FILE, ScaffoldBPE
+from hf_scaffold.byte_level import SYMBOL_TO_BYTE
 from hf_scaffold.corpus import Progress, import_extra, iter_documents
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
@@ -64,7 +65,7 @@ def read_counts(
     tables = [path for path in paths if _holds_counts(path)]
     if not tables:
         return count(
-            paths,
+            paths[0] if len(paths) == 1 else paths,  # messages can name one source
             pretokenizer=pretokenizer or DEFAULT_PRESET,
             field=field,
             num_workers=num_workers,
@@ -244,7 +245,7 @@ def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
             yield line.decode().removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
             raise CorpusError(
-                f"{source}, line {number} is not UTF-8: byte 0x{line[error.start]:02x} at offset {error.start}"
+                f"{source}, line {number} is not UTF-8: byte 0x{line[error.start]:02x} at {error.start}"
             ) from None
 
 
