@@ -21,7 +21,7 @@ test: $(VENV)/test-extras
 setup: $(VENV)/test-extras
 
 bench: $(VENV)/bench-extras
-	$(BIN)/python -m benchmarks.train $(FILE)
+	$(BIN)/python benchmarks/train.py $(FILE)
 
 lint: $(VENV)/lint-extras
 	$(BIN)/ruff check .

@@ -1,0 +1,255 @@
+"""Train with hf_scaffold and its peers on the same text, in turn, and print a table of times and memory.
+
+    python benchmarks/train.py my-text.txt --vocab-size 32000
+    python benchmarks/train.py hub:wikitext:wikitext-103-raw-v1
+    python benchmarks/train.py en.txt de.txt --scaling plot.png
+
+Every training runs in a process of its own. The peers take turns, so that a slow minute of the machine hits
+all alike. "train" is the training call, from file to merges; "process" the whole process with its imports;
+memory is the peak of the process.
+"""
+
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from peers import PEERS
+
+OURS = next(iter(PEERS))
+PLAIN = "hf_scaffold, scaffold=False"
+SLOW = {"tokenizers", "sentencepiece"}  # these get --slow-rounds
+SIZES_MB = (60, 125, 250, 500)
+VOCAB_SIZES = (8_000, 32_000, 64_000, 128_000)
+
+Run = dict[str, Any]
+
+
+# ---- one training, in its own process
+
+
+def run_peer(name: str, path: Path, vocab_size: int, threads: int, merges: Path) -> None:
+    """The child's side: train, write the merged tokens to a file, print the seconds."""
+    seconds, learned = PEERS[name][0](path, vocab_size, threads)
+    merges.write_text("\n".join(token.hex() for token in learned))
+    print(json.dumps({"train_s": seconds}))
+
+
+def measure(name: str, path: Path, vocab_size: int, threads: int) -> Run:
+    """One training: seconds, CPU seconds and peak memory, and the merged tokens it learned."""
+    with tempfile.TemporaryDirectory() as folder:
+        merges, log = Path(folder, "merges"), Path(folder, "log")
+        command = [sys.executable, __file__, "--child", name, "--merges", merges]
+        command += [path, "--vocab-size", str(vocab_size), "--threads", str(threads)]
+        start = time.perf_counter()
+        with log.open("wb") as errors:
+            child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
+        output = child.stdout.read() if child.stdout else b""
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        wall = time.perf_counter() - start
+        if child.returncode:
+            raise RuntimeError(f"{name} failed:\n{log.read_text()[-2000:]}")
+        return {
+            "peer": name,
+            **json.loads(output.splitlines()[-1]),
+            "process_s": wall,
+            "cpu_s": usage.ru_utime + usage.ru_stime,
+            "peak_mb": usage.ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2),
+            "learned": merges.read_text().split(),
+        }
+
+
+# ---- comparing
+
+
+def installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name.split(",")[0])
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def compare(
+    peers: Sequence[str], path: Path, vocab_size: int, rounds: dict[str, int], threads: int
+) -> list[Run]:
+    """All rounds, the peers in turn."""
+    runs = []
+    for number in range(max(rounds.values())):
+        for name in peers:
+            if number < rounds[name]:
+                runs.append({"round": number, **measure(name, path, vocab_size, threads)})
+                print(f"  {name}: {runs[-1]['train_s']:.2f} s", file=sys.stderr)
+    return runs
+
+
+def agreement(runs: Sequence[Run]) -> Iterator[str]:
+    """Whether the peers that promise our plain BPE's merges have learned them, rank by rank."""
+    learned = {run["peer"]: run["learned"] for run in runs}
+    if PLAIN not in learned:
+        return
+    ours = learned[PLAIN]
+    for name, theirs in learned.items():
+        if name == PLAIN or not PEERS[name][1]:
+            continue
+        equal = sum(a == b for a, b in zip(ours, theirs, strict=False))
+        line = f"{name}: {equal:,} of {len(ours):,} merges equal ours at scaffold=False, rank by rank"
+        if theirs != ours:
+            rank = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), equal)
+            line += f"; the first other one has rank {rank:,}"
+        yield line
+
+
+def table(runs: Sequence[Run]) -> Iterator[str]:
+    """A Markdown table: medians, with the range of the training call and the ratios to ours."""
+    peers = list(dict.fromkeys(run["peer"] for run in runs))
+    median = {
+        name: {
+            key: statistics.median(run[key] for run in runs if run["peer"] == name)
+            for key in ("train_s", "process_s", "cpu_s", "peak_mb")
+        }
+        for name in peers
+    }
+    base = median[OURS if OURS in median else peers[0]]
+    yield "| trainer | train s (min to max) | ratio | process s | CPU s | peak MB | ratio | rounds |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for name in peers:
+        own = [run["train_s"] for run in runs if run["peer"] == name]
+        row = median[name]
+        yield (
+            f"| {name} | {row['train_s']:.2f} ({min(own):.2f} to {max(own):.2f}) "
+            f"| {row['train_s'] / base['train_s']:.2f} | {row['process_s']:.2f} | {row['cpu_s']:.2f} "
+            f"| {row['peak_mb']:.0f} | {row['peak_mb'] / base['peak_mb']:.2f} | {len(own)} |"
+        )
+
+
+# ---- scaling
+
+
+def first_mb(path: Path, size_mb: int, folder: str) -> Path | None:
+    """The first size_mb MB of a file, up to a line's end; None if it is shorter."""
+    if path.stat().st_size < size_mb * 10**6:
+        return None
+    part = Path(folder, f"{size_mb}.txt")
+    with path.open("rb") as source:
+        data = source.read(size_mb * 10**6)
+    part.write_bytes(data[: data.rfind(b"\n") + 1])
+    return part
+
+
+def scaling(path: Path, threads: int, plot: Path, folder: str) -> Iterator[str]:
+    """Our time and memory against corpus size at 32,000 tokens, and against vocab_size on the whole file."""
+    whole_mb = path.stat().st_size / 10**6
+    points: dict[str, list[tuple[float, float]]] = {"corpus MB": [], "vocab_size": []}
+    yield "| corpus MB | vocab_size | distinct pre-tokens | train s | peak MB |"
+    yield "|---|---|---|---|---|"
+    for size_mb in SIZES_MB:
+        part = first_mb(path, size_mb, folder)
+        if part is None:
+            yield f"| {size_mb} | 32000 | the text given has only {whole_mb:.0f} MB | | |"
+            continue
+        run = measure(OURS, part, 32_000, threads)
+        points["corpus MB"].append((size_mb, run["train_s"]))
+        yield scaling_row(part, size_mb, 32_000, run, threads)
+    for vocab_size in VOCAB_SIZES:
+        run = measure(OURS, path, vocab_size, threads)
+        points["vocab_size"].append((vocab_size, run["train_s"]))
+        yield scaling_row(path, whole_mb, vocab_size, run, threads)
+    draw(points, plot)
+
+
+def scaling_row(path: Path, size_mb: float, vocab_size: int, run: Run, threads: int) -> str:
+    import hf_scaffold as hs
+
+    distinct = len(hs.count(path, pretokenizer="gpt2", num_workers=threads))
+    return f"| {size_mb:.0f} | {vocab_size} | {distinct:,} | {run['train_s']:.2f} | {run['peak_mb']:.0f} |"
+
+
+def draw(points: dict[str, list[tuple[float, float]]], plot: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.5), layout="constrained")
+    for axes, (label, values) in zip(figure.subplots(1, 2), points.items(), strict=True):
+        axes.plot(*zip(*values, strict=True), marker="o")
+        axes.set(xlabel=label, ylabel="seconds from file to merges", ylim=(0, None))
+    figure.savefig(plot)
+
+
+# ---- the text
+
+
+def fetch(sources: Sequence[str], folder: str) -> Path:
+    """One text file from paths and hub:dataset:config; without any, Python's standard library."""
+    if len(sources) == 1 and not sources[0].startswith("hub:"):
+        return Path(sources[0])
+    text = Path(folder, "text.txt")
+    with text.open("wb") as stream:
+        for source in sources or sorted(map(str, Path(sysconfig.get_path("stdlib")).rglob("*.py"))):
+            if source.startswith("hub:"):
+                import datasets
+
+                _, name, *config = source.split(":")
+                for row in datasets.load_dataset(name, *config, split="train", streaming=True):
+                    stream.write(row["text"].encode() + b"\n")
+            else:
+                # Some of Python's own tests are not UTF-8 on purpose.
+                stream.write(Path(source).read_bytes().decode(errors="ignore").encode())
+    return text
+
+
+def main(
+    text: Annotated[list[str] | None, typer.Argument(help="Files, or hub:dataset:config.")] = None,
+    vocab_size: int = 32_000,
+    rounds: int = 5,
+    slow_rounds: Annotated[int, typer.Option(help=f"Rounds of {', '.join(sorted(SLOW))}.")] = 2,
+    threads: int = 2,
+    peers: Annotated[str, typer.Option(help="Some of them, joined by ';'.")] = ";".join(PEERS),
+    json_file: Annotated[Path | None, typer.Option("--json", help="Every single run.")] = None,
+    scaling_plot: Annotated[
+        Path | None, typer.Option("--scaling", help="Measure ours by size; a picture.")
+    ] = None,
+    child: Annotated[str | None, typer.Option(hidden=True)] = None,
+    merges: Annotated[Path | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Compare trainers on a text."""
+    if child is not None and merges is not None:
+        run_peer(child, Path((text or [])[0]), vocab_size, threads, merges)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = fetch(text or [], folder)
+        print(
+            f"{path.stat().st_size / 1e6:.1f} MB of text, {threads} threads, {os.cpu_count()} CPUs, ", end=""
+        )
+        print(f"Python {platform.python_version()}, {platform.machine()}\n")
+        if scaling_plot is not None:
+            for line in scaling(path, threads, scaling_plot, folder):
+                print(line, flush=True)
+            return
+        wanted = peers.split(";")
+        for name in wanted:
+            if not installed(name):
+                print(f"{name} is not installed and left out")
+        present = [name for name in wanted if installed(name)]
+        turns = {name: slow_rounds if name in SLOW else rounds for name in present}
+        runs = compare(present, path, vocab_size, turns, threads)
+        print("\n".join(table(runs)), end="\n\n")
+        print("\n".join(agreement(runs)))
+        if json_file is not None:
+            versions = {name: importlib.metadata.version(name.split(",")[0]) for name in present}
+            rows = [{key: value for key, value in run.items() if key != "learned"} for run in runs]
+            json_file.write_text(json.dumps({"versions": versions, "runs": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)
