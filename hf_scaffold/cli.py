@@ -38,11 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # advice about torch has no place here
     terminal.use_utf8()
+    code: int
     try:
         with terminal.one_line_warnings():
-            code: int = typer.main.get_command(app).main(
-                args=arguments, prog_name=terminal.NAME, standalone_mode=False
-            )
+            command = typer.main.get_command(app)
+            code = command.main(args=arguments, prog_name=terminal.NAME, standalone_mode=False) or 0
         sys.stdout.flush()
     except (KeyboardInterrupt, typer.Abort):
         code = 130
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = 2
     if code == 130:
         terminal.message("interrupted")
-    return code or 0
+    return code
 
 
 def _describe(error: Exception) -> str:

@@ -21,8 +21,8 @@ __all__ = [
     "VOCAB_SIZE",
     "Demo",
     "Reload",
+    "Splits",
     "TokenUse",
-    "Words",
     "check_reload",
     "run_demo",
 ]
@@ -43,7 +43,7 @@ class TokenUse:
 
 
 @dataclass(frozen=True)
-class Words:
+class Splits:
     """A pre-token, its count and its tokens under both."""
 
     pretoken: bytes
@@ -85,15 +85,15 @@ class Demo:
         uses = [use for use in self._uses(self.scaffold) if use.token not in self.plain.vocab]
         return sorted(uses, key=lambda use: (-use.occurrences, -len(use.token)))
 
-    def words(self) -> list[Words]:
+    def splits(self) -> list[Splits]:
         """Pre-tokens that the two split differently: from most tokens saved in the text to most lost."""
         rows = zip(self.counts.items(), self._encoded(self.plain), self._encoded(self.scaffold), strict=True)
-        words = [
-            Words(pretoken, n, plain, scaffold)
+        splits = [
+            Splits(pretoken, n, plain, scaffold)
             for (pretoken, n), plain, scaffold in rows
             if plain != scaffold
         ]
-        return sorted(words, key=lambda word: (len(word.scaffold) - len(word.plain)) * word.count)
+        return sorted(splits, key=lambda split: (len(split.scaffold) - len(split.plain)) * split.count)
 
     def _encoded(self, bpe: ScaffoldBPE) -> list[tuple[str, ...]]:
         return [tuple(bpe.tokens[token_id] for token_id in ids) for ids in bpe.encode(list(self.counts))]

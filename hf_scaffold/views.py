@@ -12,6 +12,7 @@ __all__ = ["show_counts", "show_demo", "show_inspection", "show_reload", "show_t
 
 
 def show_counts(counts: PreTokenCounts, path: Path, seconds: float) -> None:
+    """After `count`: the table's size."""
     terminal.facts(
         [
             ("counts", str(path)),
@@ -23,6 +24,7 @@ def show_counts(counts: PreTokenCounts, path: Path, seconds: float) -> None:
 
 
 def show_training(bpe: ScaffoldBPE, counts: PreTokenCounts, folder: Path, seconds: float) -> None:
+    """After `train`: sizes, and how well it does on its own text."""
     terminal.facts(
         [
             ("tokenizer", str(folder)),
@@ -36,6 +38,7 @@ def show_training(bpe: ScaffoldBPE, counts: PreTokenCounts, folder: Path, second
 
 
 def show_inspection(found: Inspection) -> None:
+    """`inspect`: the facts, then the sample of scaffold tokens."""
     terminal.facts(
         [
             ("tokens", f"{found.vocab_size:,}"),
@@ -58,12 +61,13 @@ def show_inspection(found: Inspection) -> None:
 
 
 def show_demo(outcome: demo.Demo) -> None:
+    """`demo`: before and after."""
     terminal.line(
         f"{demo.TITLE}: {outcome.counts.n_bytes:,} bytes, trained on twice in {outcome.seconds:.1f} s"
     )
     _show_sizes(outcome)
     _show_exchange(outcome)
-    _show_words(outcome)
+    _show_splits(outcome)
 
 
 def _show_sizes(outcome: demo.Demo) -> None:
@@ -104,24 +108,25 @@ def _show_exchange(outcome: demo.Demo) -> None:
     )
 
 
-def _show_words(outcome: demo.Demo) -> None:
-    words = outcome.words()
-    shorter = sum(len(word.scaffold) < len(word.plain) for word in words)
-    longer = sum(len(word.scaffold) > len(word.plain) for word in words)
+def _show_splits(outcome: demo.Demo) -> None:
+    splits = outcome.splits()
+    shorter = sum(len(split.scaffold) < len(split.plain) for split in splits)
+    longer = sum(len(split.scaffold) > len(split.plain) for split in splits)
     terminal.heading(
         f"The same words: {shorter:,} have fewer tokens, {longer:,} have more; both ends of the list"
     )
     terminal.table(
         ["plain BPE", "Scaffold-BPE", "count"],
         [
-            (_tokens(word.plain), _tokens(word.scaffold), f"{word.count:,}")
-            for word in [*words[:6], *words[-3:]]
+            (_tokens(split.plain), _tokens(split.scaffold), f"{split.count:,}")
+            for split in [*splits[:6], *splits[-3:]]
         ],
         numbers=["count"],
     )
 
 
 def show_reload(reload: demo.Reload, folder: Path | None) -> None:
+    """The end of `demo`: what came back from the folder, and where to go next."""
     terminal.heading("Saved and reloaded")
     terminal.line(f"AutoTokenizer gave a {reload.class_name} of {reload.n_tokens:,} tokens.")
     terminal.line(f"The whole text gave {reload.n_ids:,} ids, all as trained; they decoded to the same text.")

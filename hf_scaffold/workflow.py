@@ -127,7 +127,8 @@ def require_writable(folder: Path) -> None:
 def save_tokenizer(bpe: ScaffoldBPE, folder: Path, **kwargs: Any) -> "ScaffoldTokenizerFast":
     """Write a transformers tokenizer into a folder, the artifact into its subfolder `artifact`.
 
-    Files of the same names are replaced, each whole or not at all; others stay.
+    Files of the same names are replaced, others stay. All are written whole before the first is replaced:
+    an error or Ctrl-C before that leaves the old tokenizer as it was.
 
     Args:
         bpe: What training gave.
@@ -139,8 +140,12 @@ def save_tokenizer(bpe: ScaffoldBPE, folder: Path, **kwargs: Any) -> "ScaffoldTo
         OSError: the folder or a file can't be written.
     """
     tokenizer = bpe.to_tokenizer(**kwargs)
-    bpe.save(folder / ARTIFACT_FOLDER)
-    tokenizer.save_pretrained(folder)
+    (folder / ARTIFACT_FOLDER).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".saving-", dir=folder) as temporary:
+        tokenizer.save_pretrained(temporary)
+        bpe.save(Path(temporary, ARTIFACT_FOLDER))
+        for path in [path for path in Path(temporary).rglob("*") if path.is_file()]:
+            os.replace(path, folder / path.relative_to(temporary))
     return tokenizer
 
 
@@ -165,10 +170,10 @@ def load_tokenizer(source: str) -> "ScaffoldTokenizerFast":
         OSError: there is none.
         ValueError: it is truncated, or not a Scaffold-BPE tokenizer.
     """
-    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
-
     if _means_a_folder(source) and not Path(source).is_dir():
         raise FileNotFoundError(errno.ENOENT, "no such folder", source)
+    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+
     tokenizer: ScaffoldTokenizerFast = ScaffoldTokenizerFast.from_pretrained(source)
     return tokenizer
 

@@ -1,0 +1,659 @@
+"""The commands: what they write and show, and that whatever fails says so in one line and loses nothing."""
+
+import errno
+import gzip
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+import warnings
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer
+
+import hf_scaffold as hs
+from hf_scaffold import cli, demo, inspection, terminal, workflow
+from hf_scaffold.pretokenize import PRESETS
+
+TEXT = demo.TEXT.read_text(encoding="utf-8")[:30_000] + (
+    "\nEs war die beste und die schönste Zeit — naïve, 日本語, 12,5 %: 1775.\n"
+    "日本語の本、日本語の木。\r\nქართული ენა, ქართული — Ørsted, Ångström.\n"
+)
+SIZE = 700
+PROGRAM = Path(sysconfig.get_path("scripts"), "hf-scaffold")
+
+
+class Result:
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+    def __repr__(self):
+        return f"exit code {self.code}\n{self.out}\n{self.err}"
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*arguments):
+        code = cli.main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Result(code, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def succeed(run):
+    def succeed(*arguments):
+        result = run(*arguments)
+        assert result.code == 0, result
+        assert result.err == "", result
+        return result.out
+
+    return succeed
+
+
+@pytest.fixture
+def fail(run):
+    """The error's line of a command that must fail."""
+
+    def fail(*arguments):
+        result = run(*arguments)
+        assert (result.code, result.out) == (2, ""), result
+        assert re.fullmatch(r"hf-scaffold: error: [^\n]+\n", result.err), result
+        return result.err
+
+    return fail
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A corpus and a tokenizer trained on it, not to be modified."""
+    folder = tmp_path_factory.mktemp("shared")
+    (folder / "text.txt").write_bytes(TEXT.encode())
+    arguments = [
+        "train",
+        str(folder / "text.txt"),
+        "--vocab-size",
+        str(SIZE),
+        "-o",
+        str(folder / "tokenizer"),
+    ]
+    assert cli.main(arguments) == 0
+    return folder
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_bytes(TEXT.encode())
+    return path
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def trained(**kwargs):
+    counts = hs.count([TEXT])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return counts, hs.train(counts, kwargs.pop("vocab_size", SIZE), **kwargs)
+
+
+# ---- count
+
+
+def test_count_writes_the_table_of_the_api(corpus, tmp_path, succeed):
+    screen = succeed("count", corpus, "-o", tmp_path / "counts.parquet", "--num-workers", 1)
+    counts = hs.PreTokenCounts.load(tmp_path / "counts.parquet")
+    assert counts == hs.count([TEXT])
+    assert f"{counts.total:,}; {len(counts):,} distinct" in screen
+
+
+def test_count_takes_files_patterns_and_fields(corpus, tmp_path, succeed):
+    (tmp_path / "more.txt.gz").write_bytes(gzip.compress(b"more text"))
+    (tmp_path / "rows.jsonl").write_text('{"body": "a row"}\n', encoding="utf-8")
+    succeed(
+        "count", tmp_path / "*.txt", tmp_path / "more.txt.gz", tmp_path / "rows.jsonl",
+        "--field", "body", "--pretokenizer", "llama3", "-o", tmp_path / "counts.parquet",
+    )  # fmt: skip
+    expected = hs.count([TEXT, "more text", "a row"], pretokenizer="llama3")
+    assert hs.PreTokenCounts.load(tmp_path / "counts.parquet") == expected
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_help_names_every_preset(preset, succeed):
+    assert preset in succeed("train", "--help")
+
+
+# ---- train
+
+
+def test_train_writes_what_the_api_trains(shared):
+    counts, bpe = trained(special_tokens=["<|endoftext|>"])
+    folder = shared / "tokenizer"
+    saved = hs.ScaffoldBPE.load(folder / "artifact")
+    assert (saved.merges, saved.vocab, saved.demolish_map) == (bpe.merges, bpe.vocab, bpe.demolish_map)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert isinstance(tokenizer, hs.ScaffoldTokenizerFast)
+    assert len(tokenizer) == bpe.vocab_size == SIZE
+    assert (tokenizer.eos_token, tokenizer.eos_token_id) == ("<|endoftext|>", 0)
+    expected = [token_id for ids in bpe.encode(counts.pretokenizer.pretokenize(TEXT)) for token_id in ids]
+    assert tokenizer(TEXT)["input_ids"] == expected
+
+
+def test_scaffold_ids_are_in_no_file_beside_the_tokenizer(shared):
+    names = {path.name for path in (shared / "tokenizer").iterdir()}
+    assert names == {
+        "artifact", "scaffold.json", "tokenization_scaffold.py", "tokenizer.json", "tokenizer_config.json",
+    }  # fmt: skip
+    vocab = json.loads((shared / "tokenizer" / "tokenizer.json").read_bytes())["model"]["vocab"]
+    assert sorted(vocab.values()) == list(range(SIZE))
+
+
+def test_train_shows_the_facts(corpus, tmp_path, succeed):
+    screen = succeed("train", corpus, "--vocab-size", SIZE, "-o", tmp_path / "tokenizer")
+    counts, bpe = trained(special_tokens=["<|endoftext|>"])
+    n_tokens = sum(
+        len(ids) * n for ids, n in zip(bpe.encode(list(counts)), counts.counts.tolist(), strict=True)
+    )
+    facts = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in screen.splitlines())
+    assert facts["tokens"] == f"{SIZE}"
+    assert facts["scaffold tokens"].startswith(f"{len(bpe.scaffold_tokens)}, ")
+    assert facts["scaffold tokens"].endswith(f" of {len(bpe.vocab)} in all")
+    assert facts["bytes per token"] == f"{len(TEXT.encode()) / n_tokens:.4f} on the training text"
+    assert facts["raw agreement"] == f"{bpe.agreement(counts):.2%} of pre-tokens"
+
+
+def test_training_on_tables_equals_training_on_their_text(shared, tmp_path, succeed):
+    lines = TEXT.splitlines(keepends=True)
+    for name, part in (("a", lines[:9]), ("b", lines[9:])):
+        (tmp_path / f"{name}.txt").write_bytes("".join(part).encode())
+        succeed("count", tmp_path / f"{name}.txt", "-o", tmp_path / f"{name}.parquet")
+    succeed(
+        "train", tmp_path / "a.parquet", tmp_path / "b.parquet", "--vocab-size", SIZE, "-o", tmp_path / "ab"
+    )
+    succeed("train", tmp_path / "a.txt", tmp_path / "b.txt", "--vocab-size", SIZE, "-o", tmp_path / "text")
+    assert contents(tmp_path / "ab") == contents(tmp_path / "text")
+
+
+def test_training_again_gives_the_same_bytes(shared, corpus, tmp_path, succeed):
+    succeed("train", corpus, "--vocab-size", SIZE, "-o", tmp_path / "deep" / "again", "--num-workers", 2)
+    assert contents(tmp_path / "deep" / "again") == contents(shared / "tokenizer")
+
+
+def test_training_over_another_tokenizer_replaces_it(corpus, tmp_path, succeed):
+    (tmp_path / "tokenizer").mkdir()
+    (tmp_path / "tokenizer" / "config.json").write_text("{}", encoding="utf-8")
+    succeed("train", corpus, "--vocab-size", 300, "-o", tmp_path / "tokenizer")
+    succeed("train", corpus, "--vocab-size", SIZE, "-o", tmp_path / "tokenizer")
+    assert len(AutoTokenizer.from_pretrained(tmp_path / "tokenizer")) == SIZE
+    assert (tmp_path / "tokenizer" / "config.json").read_text(encoding="utf-8") == "{}"
+    assert not list(tmp_path.rglob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "special_tokens", "roles"),
+    [
+        ([], ["<|endoftext|>"], {"eos_token": "<|endoftext|>"}),
+        (["--special-token", "<s>", "--special-token", "</s>"], ["<s>", "</s>"], {}),
+        (
+            ["--special-token", "<a>", "--pad-token", "<pad>", "--eos-token", "<a>", "--bos-token", "<a>"],
+            ["<a>", "<pad>"],
+            {"eos_token": "<a>", "bos_token": "<a>", "pad_token": "<pad>"},
+        ),
+    ],
+)
+def test_special_tokens(options, special_tokens, roles, corpus, tmp_path, succeed):
+    succeed("train", corpus, "--vocab-size", SIZE, "-o", tmp_path / "tokenizer", *options)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "tokenizer")
+    assert tokenizer.convert_ids_to_tokens(list(range(len(special_tokens)))) == special_tokens
+    names = ("bos_token", "eos_token", "pad_token", "unk_token")
+    assert {name: getattr(tokenizer, name) for name in names if getattr(tokenizer, name)} == roles
+    assert len(tokenizer) == SIZE
+
+
+@pytest.mark.parametrize(
+    ("options", "kwargs"),
+    [
+        (["--plain"], {"scaffold": False}),
+        (["--min-frequency", 200], {"min_frequency": 200}),
+        (["--max-token-length", 3], {"max_token_length": 3}),
+        (["--limit-alphabet", 20], {"limit_alphabet": 20, "initial_alphabet": ()}),
+    ],
+)
+def test_training_options(options, kwargs, corpus, tmp_path, run):
+    result = run("train", corpus, "--vocab-size", 320, "-o", tmp_path / "tokenizer", *options)
+    _, bpe = trained(special_tokens=["<|endoftext|>"], vocab_size=320, **kwargs)
+    assert result.code == 0, result
+    saved = hs.ScaffoldBPE.load(tmp_path / "tokenizer" / "artifact")
+    assert (saved.merges, saved.vocab) == (bpe.merges, bpe.vocab)
+    expected = f"hf-scaffold: warning: {bpe.stop_reason}\n" if bpe.stop_reason else ""
+    assert result.err == expected
+    assert bool(bpe.stop_reason) == ("min_frequency" in kwargs)
+
+
+# ---- tokenize
+
+
+def test_tokenize_text(shared, succeed):
+    tokenizer = hs.ScaffoldTokenizerFast.from_pretrained(shared / "tokenizer")
+    text = "it was the schönste wisdom"
+    ids, tokens = tokenizer(text)["input_ids"], tokenizer.tokenize(text)
+    arguments = ("tokenize", text, "--tokenizer", shared / "tokenizer")
+    assert succeed(*arguments) == " ".join(tokens) + "\n"
+    assert succeed(*arguments, "--to", "ids") == " ".join(map(str, ids)) + "\n"
+    assert json.loads(succeed(*arguments, "--to", "jsonl")) == {"text": text, "ids": ids, "tokens": tokens}
+
+
+def test_tokenize_gives_a_line_for_each_line(shared, tmp_path, succeed):
+    text = "it was\r\n\nthe age\nof wisdom"
+    (tmp_path / "lines.txt.gz").write_bytes(gzip.compress(text.encode()))
+    out = succeed(
+        "tokenize", "--file", tmp_path / "lines.txt.gz", "--to", "jsonl", "-t", shared / "tokenizer"
+    )
+    assert [json.loads(line)["text"] for line in out.splitlines()] == ["it was", "", "the age", "of wisdom"]
+
+
+def test_tokenize_keeps_documents_whole(shared, tmp_path, succeed):
+    texts = ["two\nlines\n", "one"]
+    (tmp_path / "rows.jsonl").write_text(
+        "".join(json.dumps({"body": text}) + "\n" for text in texts), encoding="utf-8"
+    )
+    out = succeed(
+        "tokenize",
+        "-f",
+        tmp_path / "rows.jsonl",
+        "--field",
+        "body",
+        "--to",
+        "jsonl",
+        "-t",
+        shared / "tokenizer",
+    )
+    assert [json.loads(line)["text"] for line in out.splitlines()] == texts
+
+
+def test_tokenize_more_texts_than_a_batch(shared):
+    tokenizer = hs.ScaffoldTokenizerFast.from_pretrained(shared / "tokenizer")
+    texts = [f"it was {n}" for n in range(2500)]
+    lines = list(workflow.tokenize(iter(texts), tokenizer, "ids"))
+    assert lines == [" ".join(map(str, tokenizer(text)["input_ids"])) for text in texts]
+
+
+# ---- inspect
+
+
+def test_inspect_json_is_true_of_the_artifact(shared, succeed):
+    bpe = hs.ScaffoldBPE.load(shared / "tokenizer" / "artifact")
+    found = json.loads(succeed("inspect", shared / "tokenizer", "--json", "-n", len(bpe.scaffold_tokens)))
+    assert found["vocab_size"] == SIZE
+    assert found["expanded_vocab_size"] == len(bpe.vocab)
+    assert found["scaffold_tokens"] == len(bpe.scaffold_tokens) > 10
+    assert found["scaffold_share"] == len(bpe.scaffold_tokens) / len(bpe.vocab)
+    assert found["merges"] == len(bpe.merges)
+    assert found["special_tokens"] == ["<|endoftext|>"]
+    assert found["alphabet_size"] == 256
+    assert found["raw_agreement"] == bpe.raw_agreement
+    assert found["pretokenizer"] == "gpt2-digits"
+    assert [use["token"] for use in found["sample"]] == bpe.scaffold_tokens
+    for use in found["sample"]:
+        assert tuple(use["demolished"]) == bpe.demolish(use["token"])
+        assert use["builds"] == built_by(use["token"], bpe)
+
+
+def built_by(scaffold, bpe):
+    """Normal tokens with the scaffold token as a part, or as a part of a scaffold part, …: by fixed point."""
+    reached = {scaffold}
+    while True:
+        more = {
+            left + right
+            for left, right in bpe.merges
+            if any(part in reached and part in bpe.demolish_map for part in (left, right))
+        }
+        if more <= reached:
+            return [token for token in bpe.tokens if token in reached]
+        reached |= more
+
+
+def test_inspect_takes_a_tokenizer_and_an_artifact_alike(shared, tmp_path, succeed):
+    tokenizer = hs.ScaffoldTokenizerFast.from_pretrained(shared / "tokenizer")
+    tokenizer.add_tokens(["an added token"])
+    tokenizer.save_pretrained(tmp_path)
+    of_tokenizer = succeed("inspect", tmp_path)
+    assert of_tokenizer == succeed("inspect", shared / "tokenizer" / "artifact")
+    assert f"{SIZE}" in of_tokenizer
+
+
+def test_an_artifact_can_be_taken_out_of_its_tokenizer(shared):
+    taken = workflow.load_artifact(str(shared / "tokenizer"))
+    saved = hs.ScaffoldBPE.load(shared / "tokenizer" / "artifact")
+    assert taken == saved
+    assert list(taken.vocab) == list(saved.vocab)
+    assert taken.to_tokenizer().backend_tokenizer.to_str() == saved.to_tokenizer().backend_tokenizer.to_str()
+
+
+def test_inspect_shows_a_sample(shared, succeed):
+    bpe = hs.ScaffoldBPE.load(shared / "tokenizer" / "artifact")
+    found = inspection.inspect_artifact(bpe, 4)
+    rows = [
+        re.split(r"\s{2,}", line) for line in succeed("inspect", shared / "tokenizer", "-n", 4).splitlines()
+    ]
+    show = inspection.readable
+    assert [row[:2] for row in rows[-4:]] == [
+        [show(use.token), " ".join(map(show, use.demolished))] for use in found.sample
+    ]
+    assert "Scaffold tokens" not in succeed("inspect", shared / "tokenizer", "-n", 0)
+
+
+def test_readable_is_one_to_a_line():
+    _, bpe = trained()
+    for token in bpe.vocab:
+        assert inspection.readable(token).isprintable()
+        assert " " not in inspection.readable(token)
+
+
+def test_inspect_plain_bpe(corpus, tmp_path, succeed):
+    succeed("train", corpus, "--plain", "--vocab-size", 300, "-o", tmp_path / "plain")
+    assert "0, 0.0% of 300 in all" in succeed("inspect", tmp_path / "plain")
+
+
+# ---- errors: one line, exit code 2, and old output whole
+
+
+def make_bad_corpora(folder):
+    (folder / "empty.txt").write_bytes(b"")
+    (folder / "blank.txt").write_bytes(b" \n\t\n")
+    (folder / "latin1.txt").write_bytes(b"good\nna\xefve\n")
+    (folder / "cut.txt.gz").write_bytes(gzip.compress(TEXT.encode())[:-20])
+    (folder / "cut.parquet").write_bytes(b"PAR1 and no more")
+    (folder / "rows.jsonl").write_text('{"text": "a"}\n{"body": "b"}\n', encoding="utf-8")
+    (folder / "surrogate.jsonl").write_text('{"text": "\\ud800"}\n', encoding="utf-8")
+
+
+BAD_TRAINING = {
+    "missing file": (["missing.txt"], "missing.txt"),
+    "empty": (["empty.txt"], "empty.txt"),
+    "blank": (["blank.txt"], "all whitespace"),
+    "not UTF-8": (["latin1.txt"], "latin1.txt is not UTF-8: byte 0xef at offset 7"),
+    "one bad file among good ones": (["text.txt", "missing.txt", "text.txt"], "missing.txt"),
+    "directory": (["."], "is a directory"),
+    "truncated gzip": (["cut.txt.gz"], "cut.txt.gz is truncated"),
+    "truncated Parquet": (["cut.parquet"], "cut.parquet"),
+    "no such field": (["rows.jsonl"], "line 2: no field 'text'; it has 'body'"),
+    "lone surrogate": (["surrogate.jsonl"], "lone surrogate U+D800"),
+    "pattern without files": (["*.nothing"], "no file matches"),
+    "vocab_size too small": (["text.txt", "--vocab-size", "200"], "vocab_size is 200, but 1 "),
+    "vocab_size no number": (["text.txt", "--vocab-size", "many"], "--vocab-size"),
+    "vocab_size negative": (["text.txt", "--vocab-size", "-5"], "--vocab-size"),
+    "doubled special token": (["text.txt", "--special-token", "<a>", "--special-token", "<a>"], "twice"),
+    "empty special token": (["text.txt", "--special-token", ""], "special_tokens[0] is empty"),
+    "special token of the alphabet": (["text.txt", "--eos-token", "x"], "'x' is a character of the alphabet"),
+    "unknown preset": (["text.txt", "--pretokenizer", "gpt5"], "gpt2-digits, gpt2, llama3, gpt4o"),
+    "text among tables": (["counts.parquet", "text.txt"], "counts.parquet holds counts"),
+    "tables of another pre-tokenizer": (["counts.parquet", "--pretokenizer", "gpt2"], "with gpt2-digits"),
+    "unknown option": (["text.txt", "--vocabsize", "300"], "--vocabsize"),
+    "no corpus": ([], "see hf-scaffold train --help"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TRAINING)
+def test_bad_training_leaves_the_old_tokenizer(case, shared, corpus, tmp_path, monkeypatch, fail):
+    arguments, expected = BAD_TRAINING[case]
+    monkeypatch.chdir(tmp_path)
+    make_bad_corpora(tmp_path)
+    hs.count([TEXT]).save("counts.parquet")
+    _, bpe = trained(special_tokens=["<|endoftext|>"])
+    workflow.save_tokenizer(bpe, tmp_path / "old")
+    before = contents(tmp_path)
+    assert expected in fail("train", *arguments, "-o", "old")
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("case", ["empty.txt", "latin1.txt", "missing.txt", "rows.jsonl"])
+def test_bad_counting_leaves_the_old_table(case, corpus, tmp_path, monkeypatch, fail):
+    monkeypatch.chdir(tmp_path)
+    make_bad_corpora(tmp_path)
+    (tmp_path / "counts.parquet").write_bytes(b"the old table")
+    assert case in fail("count", case, "-o", "counts.parquet")
+    assert (tmp_path / "counts.parquet").read_bytes() == b"the old table"
+
+
+@pytest.mark.parametrize("command", ["count", "train", "demo"])
+def test_an_output_that_cannot_be_is_refused_before_the_work(command, corpus, tmp_path, monkeypatch, fail):
+    def work(*args, **kwargs):
+        raise AssertionError("too late")
+
+    monkeypatch.setattr(workflow, "count", work)
+    monkeypatch.setattr("hf_scaffold.demo.count", work)
+    (tmp_path / "file").write_bytes(b"")
+    corpora = [] if command == "demo" else [corpus]
+    message = fail(command, *corpora, "-o", tmp_path / "file" / "output")
+    assert f"{tmp_path / 'file'}: Not a directory" in message
+
+
+@pytest.mark.parametrize("moment", ["save_pretrained", "save"])
+@pytest.mark.parametrize(
+    "failure", [OSError(errno.ENOSPC, "No space left on device", "a file"), KeyboardInterrupt()]
+)
+def test_failing_to_save_leaves_the_old_tokenizer(moment, failure, corpus, tmp_path, monkeypatch, run):
+    def fail_to_save(self, folder):
+        Path(folder).mkdir(exist_ok=True)
+        Path(folder, "tokenizer.json").write_text("half of", encoding="utf-8")
+        raise failure
+
+    run("train", corpus, "--vocab-size", 300, "-o", tmp_path / "tokenizer")
+    before = contents(tmp_path)
+    owner = hs.ScaffoldTokenizerFast if moment == "save_pretrained" else hs.ScaffoldBPE
+    monkeypatch.setattr(owner, moment, fail_to_save)
+    result = run("train", corpus, "--vocab-size", SIZE, "-o", tmp_path / "tokenizer")
+    code, message = (
+        (130, "interrupted") if isinstance(failure, KeyboardInterrupt) else (2, "error: a file: No space")
+    )
+    assert (result.code, result.out) == (code, "")
+    assert result.err.startswith(f"hf-scaffold: {message}")
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["scaffold.json", "tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("command", ["inspect", "tokenize"])
+def test_truncated_tokenizer(name, command, shared, tmp_path, fail):
+    for path, data in contents(shared / "tokenizer").items():
+        if path.parent == Path():
+            (tmp_path / path).write_bytes(data[: len(data) // 2] if path.name == name else data)
+    fail(*(["inspect", tmp_path] if command == "inspect" else ["tokenize", "text", "-t", tmp_path]))
+
+
+@pytest.mark.parametrize("name", ["vocab.json", "merges.txt", "demolish.json"])
+def test_truncated_artifact(name, shared, tmp_path, fail):
+    for path, data in contents(shared / "tokenizer" / "artifact").items():
+        (tmp_path / path).write_bytes(data[: len(data) // 2] if path.name == name else data)
+    assert str(tmp_path) in fail("inspect", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["/no/such/folder", "./nothing", "a/b/c"])
+def test_missing_tokenizer(name, fail):
+    assert f"{name}: no such folder" in fail("inspect", name)
+    assert f"{name}: no such folder" in fail("tokenize", "text", "-t", name)
+
+
+def test_folder_without_a_tokenizer(tmp_path, fail):
+    fail("inspect", tmp_path)
+
+
+def test_tokenize_bad_input(shared, tmp_path, fail):
+    make_bad_corpora(tmp_path)
+    tokenizer = shared / "tokenizer"
+    assert "latin1.txt is not UTF-8" in fail("tokenize", "-f", tmp_path / "latin1.txt", "-t", tokenizer)
+    assert "surrogate" in fail("tokenize", "\udc80", "-t", tokenizer)
+    assert "not both" in fail("tokenize", "text", "-f", tmp_path / "empty.txt", "-t", tokenizer)
+    assert "--to" in fail("tokenize", "text", "--to", "words", "-t", tokenizer)
+
+
+def test_inspect_negative_sample(shared, fail):
+    assert "--sample" in fail("inspect", shared / "tokenizer", "-n", -1)
+
+
+def test_unknown_command(fail):
+    assert "see hf-scaffold --help" in fail("tran")
+
+
+def test_a_fault_of_ours_is_one_line_too(shared, monkeypatch, fail):
+    def fault(*_):
+        raise KeyError("broken\nin two")
+
+    monkeypatch.setattr(workflow, "load_artifact", fault)
+    assert "unexpected KeyError" in fail("inspect", shared)
+    monkeypatch.setenv(cli.TRACEBACK, "1")
+    with pytest.raises(KeyError):
+        cli.main(["inspect", str(shared)])
+
+
+def test_missing_pyarrow_is_said_before_counting(corpus, tmp_path, monkeypatch, fail):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    assert "pip install 'hf_scaffold[parquet]'" in fail("count", corpus, "-o", tmp_path / "counts.parquet")
+
+
+# ---- what is shown where
+
+
+def test_version(succeed):
+    assert succeed("--version") == f"hf-scaffold {hs.__version__}\n"
+
+
+def test_no_command_shows_help(succeed):
+    out = succeed()
+    assert all(command in out for command in ("count", "train", "tokenize", "inspect", "demo"))
+
+
+class Screen:
+    """Stands for a stderr that is a terminal."""
+
+    def __init__(self):
+        self.written = ""
+
+    def write(self, text):
+        self.written += text
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return True
+
+
+def test_progress_shows_rate_and_time_left_on_a_terminal(monkeypatch, capsys):
+    screen = Screen()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "xterm")
+    with terminal.progress_bar("Counting", "bytes") as update:
+        update(0, None)
+        print("data")
+        for done in range(1_000_000, 6_000_000, 1_000_000):
+            update(done, 10_000_000)
+    assert "Counting" in screen.written
+    assert "50%" in screen.written
+    assert re.search(r"\d [kMGTPEZY]B/s", screen.written)
+    assert re.search(r"\d:\d\d:\d\d", screen.written)
+    assert capsys.readouterr().out == "data\n"  # not into the terminal
+
+
+def test_rate_of_tokens(monkeypatch):
+    screen = Screen()
+    monkeypatch.setattr("sys.stderr", screen)
+    with terminal.progress_bar("Training", "tokens") as update:
+        for done in range(0, 200, 50):
+            update(done, 200)
+    assert re.search(r"[1-9][\d,]* tokens/s", screen.written)
+
+
+def test_hidden_progress(monkeypatch):
+    screen = Screen()
+    monkeypatch.setattr("sys.stderr", screen)
+    with terminal.progress_bar("Tokenizing", "bytes", hidden=True) as update:
+        update(100, 200)
+    assert "Tokenizing" not in screen.written
+
+
+def test_table_aligns_wide_characters(capsys):
+    terminal.table(["token", "n"], [("日本", "7"), ("abcd", "10")], numbers=["n"])
+    assert capsys.readouterr().out.splitlines() == ["token    n", "日本     7", "abcd    10"]
+
+
+# ---- the installed program
+
+
+def program(*arguments, **kwargs):
+    return subprocess.run(
+        [PROGRAM, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        **kwargs,
+    )
+
+
+def test_program_reads_lines_from_stdin(shared):
+    result = program(
+        "tokenize", "-t", shared / "tokenizer", "--to", "jsonl", input="it was — 日本\n\nof times",
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert (result.returncode, result.stderr) == (0, "")
+    assert [json.loads(line)["text"] for line in result.stdout.splitlines()] == [
+        "it was — 日本",
+        "",
+        "of times",
+    ]
+
+
+def test_program_fails_in_one_line():
+    result = program("inspect", "/no/such/folder")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "hf-scaffold: error: /no/such/folder: no such folder\n"
+
+
+def test_module_is_the_program():
+    command = [sys.executable, "-P", "-m", "hf_scaffold", "--version"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (result.returncode, result.stdout) == (0, f"hf-scaffold {hs.__version__}\n")
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; from hf_scaffold.cli import main; main(['--help']); "
+        "sys.exit(bool({'transformers', 'tokenizers', 'numpy', 'pyarrow', 'datasets'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120).returncode == 0
+
+
+def test_ctrl_c(shared):
+    process = subprocess.Popen(
+        [PROGRAM, "tokenize", "-t", shared / "tokenizer"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    process.stdin.write(b"it was the age\n" * 3000)
+    process.stdin.flush()
+    assert process.stdout.readline()  # it is at work, and waits for more
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, b"hf-scaffold: interrupted\n")
+
+
+def test_closed_pipe_is_no_error(shared, tmp_path):
+    (tmp_path / "long.txt").write_bytes(TEXT.encode() * 100)
+    process = subprocess.Popen(
+        [PROGRAM, "tokenize", "-t", shared / "tokenizer", "-f", tmp_path / "long.txt"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    process.stdout.readline()
+    process.stdout.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(timeout=60), err) == (1, b"")
