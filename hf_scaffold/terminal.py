@@ -86,6 +86,9 @@ def progress_bar(description: str, unit: str, *, hidden: bool = False) -> Iterat
     Yields:
         update(done, total): total is None where it isn't known.
     """
+    if hidden or not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -93,13 +96,9 @@ def progress_bar(description: str, unit: str, *, hidden: bool = False) -> Iterat
         _RateColumn(unit),
         TimeRemainingColumn(),
     )
-    with Progress(
-        *columns,
-        console=Console(stderr=True),
-        transient=True,
-        redirect_stdout=False,  # rich would send what is printed meanwhile to this console: to stderr
-        disable=hidden or not sys.stderr.isatty(),
-    ) as progress:
+    # redirect_stdout would send what is printed meanwhile to the bar's console: to stderr.
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as progress:
         task = progress.add_task(description, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
