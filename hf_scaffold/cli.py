@@ -24,6 +24,7 @@ app = typer.Typer(
     help="Train Scaffold-BPE tokenizers for transformers, use them and look inside.",
     epilog=f"Errors are one line and exit code 2; {TRACEBACK}=1 shows the whole traceback.",
     add_completion=False,
+    rich_markup_mode="markdown",  # "rich" would take [default: …] for a tag
     pretty_exceptions_enable=False,
 )
 
@@ -75,7 +76,7 @@ def _describe(error: Exception) -> str:
 Corpus = Annotated[
     list[Path],
     typer.Argument(
-        metavar="CORPUS...",
+        metavar="CORPUS",
         help="Files or glob patterns: plain text or .jsonl, also as .gz, .xz or .zst; .parquet.",
         show_default=False,
     ),
@@ -258,7 +259,7 @@ def tokenize(
     text: Annotated[
         str | None,
         typer.Argument(
-            metavar="[TEXT]", help="One text. [default: each line of stdin is one]", show_default=False
+            metavar="TEXT", help="One text. [default: each line of stdin is one]", show_default=False
         ),
     ] = None,
     file: Annotated[
