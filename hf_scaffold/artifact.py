@@ -197,7 +197,8 @@ class ScaffoldBPE:
         differs = exact[np.repeat(agrees, lengths)] != raw[np.repeat(agrees, raw_lengths)]
         pretoken_of = np.repeat(np.flatnonzero(agrees), lengths[agrees])
         agrees[pretoken_of[differs]] = False
-        return sum(counts.counts[agrees].tolist()) / sum(counts.counts.tolist())
+        agreeing: int = sum(counts.counts[agrees].tolist())
+        return agreeing / counts.total
 
     def with_raw_agreement(self, counts: PreTokenCounts) -> ScaffoldBPE:
         """This artifact with its agreement on these counts as `raw_agreement`."""

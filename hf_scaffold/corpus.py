@@ -4,6 +4,7 @@ Memory holds one document, or one block of a long text, at a time: it doesn't gr
 """
 
 import codecs
+import errno
 import glob
 import gzip
 import importlib
@@ -293,6 +294,8 @@ def _find_files(source: str | os.PathLike[str]) -> list[Path]:
     if len(name) > _MAX_PATH or "\n" in name or not _is_encodable(name):
         raise CorpusError(f"{name[:40]!r}… looks like text, not like a path or glob pattern; {_TEXT_HINT}")
     if not glob.has_magic(name):
+        if isinstance(source, str):
+            raise CorpusError(f"can't open {name}: {os.strerror(errno.ENOENT)}; {_TEXT_HINT}")
         return [path]
     paths = [Path(match) for match in sorted(glob.glob(name, recursive=True)) if not os.path.isdir(match)]
     if not paths:
@@ -333,8 +336,7 @@ def _check_file(path: Path) -> int | None:
         if stat.S_ISREG(status.st_mode):  # opening a pipe twice would lose its text
             path.open("rb").close()
     except OSError as error:
-        hint = f"; {_TEXT_HINT}" if isinstance(error, FileNotFoundError) else ""
-        raise CorpusError(f"can't open {path}: {error.strerror}{hint}") from error
+        raise CorpusError(f"can't open {path}: {error.strerror}") from error
     if stat.S_ISDIR(status.st_mode):
         raise CorpusError(f"{path} is a directory; for the files in it, give a pattern such as {path / '*'}")
     if not stat.S_ISREG(status.st_mode):

@@ -249,13 +249,17 @@ def _raw_splits(merges: list[Pair], normal: set[str], frequency: dict[str, int])
     A split is as strong as the rarer of its parts at the end of training; on a tie the shorter
     left part wins.
     """
+    lengths = sorted({len(token) for token in normal})
     splits: dict[str, Pair] = {}
     for left, right in merges:
         token = left + right
         if token not in normal or (left in normal and right in normal):
             continue
-        candidates = [(token[:i], token[i:]) for i in range(1, len(token))]
-        candidates = [pair for pair in candidates if normal.issuperset(pair)]
+        candidates = [
+            (token[:i], token[i:])
+            for i in lengths
+            if i < len(token) and token[:i] in normal and token[i:] in normal
+        ]
         if candidates:
             splits[token] = max(candidates, key=lambda pair: min(frequency[pair[0]], frequency[pair[1]]))
     return splits
