@@ -3,12 +3,12 @@
 This file is saved beside every tokenizer and runs from there on machines without hf_scaffold, so it imports
 nothing but the standard library, transformers and tokenizers.
 
-A saved tokenizer holds two models over one public vocabulary. `tokenizer.json` is a plain BPE that any program
-can read: public ids only, nearly exact. `scaffold.json` holds what makes the ids exact: the merges over the
-expanded vocabulary, scaffold tokens included, and the public tokens that each scaffold token demolishes to.
-Encoding takes two steps: the *expanded* model, in which scaffold tokens have ids from FIRST_SCAFFOLD_ID up,
+A saved tokenizer holds two models over one public vocabulary. `tokenizer.json` is a plain BPE that any
+program can read: public ids only, nearly exact. `scaffold.json` holds what makes the ids exact: the merges
+over the expanded vocabulary, scaffold tokens included, and the public tokens each scaffold token demolishes
+to. Encoding takes two steps: the expanded model, in which scaffold tokens have ids from FIRST_SCAFFOLD_ID up,
 then demolishing, after which no such id is left. Everything else (added tokens, decoding, truncation,
-templates, padding) is stock code on the public backend.
+templates, padding) is stock code.
 """
 
 import copy
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property, partial
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokenizers import Encoding, Tokenizer
 from tokenizers.models import BPE
@@ -30,6 +30,9 @@ from transformers import BatchEncoding, PretrainedConfig, PreTrainedTokenizerFas
 
 __all__ = ["ScaffoldTokenizerFast", "register"]
 
+VOCAB_FILES_NAMES = {"tokenizer_file": "tokenizer.json", "scaffold_file": "scaffold.json"}
+# For tokenizer_config.json: AutoTokenizer finds the class without hf_scaffold, given trust_remote_code.
+AUTO_MAP = {"AutoTokenizer": [None, "tokenization_scaffold.ScaffoldTokenizerFast"]}
 SCAFFOLD_VERSION = 1
 # Above every public id, now or after add_tokens: one comparison tells a scaffold token.
 FIRST_SCAFFOLD_ID = 1 << 31
@@ -68,9 +71,8 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         ['abc', 'a', 'b']
     """
 
-    vocab_files_names = {"tokenizer_file": "tokenizer.json", "scaffold_file": "scaffold.json"}
-    # Goes into tokenizer_config.json: with trust_remote_code, AutoTokenizer finds the class without hf_scaffold.
-    _auto_map = {"AutoTokenizer": [None, "tokenization_scaffold.ScaffoldTokenizerFast"]}
+    vocab_files_names = VOCAB_FILES_NAMES
+    _auto_map = AUTO_MAP
 
     def __init__(
         self,
@@ -86,10 +88,14 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         # Where the files were found is no property of the tokenizer, but stock would save it.
         for key in ("is_local", "local_files_only"):
             kwargs.pop(key, None)
+        # from_pretrained gathers named tokens of the user's own; undone, they are saved the way they came.
+        specific = kwargs.get("model_specific_special_tokens") or {}
+        if specific and all(name.endswith("_token") for name in specific):
+            kwargs.update(kwargs.pop("model_specific_special_tokens"))
         # All that is derived, by BPE dropout: never pickled, copied or part of a dataset's fingerprint.
         self.cache: dict[float | None, ExpandedModel] = {}
-        super().__init__(*args, **kwargs)
-        check_scaffold(scaffold, self._tokenizer, source)
+        super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]  # stock has no annotations there
+        check_scaffold(scaffold, self.backend_tokenizer, source)
         # One string, not 100,000 small objects: pickling and fingerprints stay fast.
         self._scaffold_json = json.dumps(
             {"raw_agreement": None, **scaffold}, ensure_ascii=False, sort_keys=True, separators=(",", ":")
@@ -103,10 +109,12 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
 
     # ---- encoding ----
 
-    def _encode_plus(self, text: Any, text_pair: Any = None, **kwargs: Any) -> BatchEncoding:
-        # Stock code runs on a twin of self that differs only in its backend: nothing of self changes in a call.
+    def _encode_plus(  # type: ignore[override]  # stock's other options pass through
+        self, text: Any, text_pair: Any = None, **kwargs: Any
+    ) -> BatchEncoding:
+        # Stock code runs on a twin of self with a backend of its own: nothing of self changes in a call.
         call = object.__new__(type(self))
-        backend = CallBackend(self._tokenizer, self._expanded(), ids_only=self._asks_for_ids_only(kwargs))
+        backend = CallBackend(self.backend_tokenizer, self._expanded(), self._asks_for_ids_only(kwargs))
         call.__dict__.update(self.__dict__, _tokenizer=backend)
         try:
             return super(ScaffoldTokenizerFast, call)._encode_plus(text, text_pair, **kwargs)
@@ -126,19 +134,19 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     def _encode_without_added_tokens(self, text: str) -> list[int]:
         expanded = self._expanded()
         tokenizer = Tokenizer(expanded.model)
-        tokenizer.normalizer = self._tokenizer.normalizer
-        tokenizer.pre_tokenizer = self._tokenizer.pre_tokenizer
+        tokenizer.normalizer = self.backend_tokenizer.normalizer
+        tokenizer.pre_tokenizer = self.backend_tokenizer.pre_tokenizer
         return expanded.demolish_ids(tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _expanded(self) -> "ExpandedModel":
-        dropout = self._tokenizer.model.dropout
+        dropout = self.backend_tokenizer.model.dropout
         if dropout not in self.cache:
-            self.cache[dropout] = ExpandedModel(self.scaffold, self._tokenizer)
+            self.cache[dropout] = ExpandedModel(self.scaffold, self.backend_tokenizer)
         return self.cache[dropout]
 
     def _add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
         added = super()._add_tokens(new_tokens, special_tokens=special_tokens)
-        for expanded in self.cache.values():
+        for expanded in list(self.cache.values()):
             expanded.pipelines.clear()
         return added
 
@@ -164,14 +172,17 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         legacy_format: bool | None = None,
         filename_prefix: str | None = None,
         push_to_hub: bool = False,
+        save_format: str | None = None,
         **kwargs: Any,
     ) -> tuple[str, ...]:
-        """Save as stock does, plus scaffold.json and this class; returns the paths of the files.
+        """Save as stock does, with scaffold.json and this class; returns the paths of the files.
 
-        Every file is first written whole into a temporary folder, then all are moved in: a full disk or Ctrl-C
-        leaves the old files as they were. The same tokenizer gives the same bytes, a loaded one included.
+        Every file is first written whole into a temporary folder, then all are moved in: a full disk or
+        Ctrl-C leaves the old files as they were. The same tokenizer gives the same bytes, also after loading.
         """
         save_directory = os.fspath(save_directory)
+        if save_format is not None:  # unknown to the first releases of transformers 5
+            kwargs["save_format"] = save_format
         if push_to_hub:
             kwargs.setdefault("repo_id", Path(save_directory).name)
         os.makedirs(save_directory, exist_ok=True)
@@ -191,7 +202,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         module.write_bytes(Path(__file__).read_bytes())
         return (*saved, *self.save_vocabulary(os.fspath(save_directory), filename_prefix), str(module))
 
-    def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
+    def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str]:
         """Write scaffold.json; returns its path. The public vocabulary is part of tokenizer.json."""
         name = self.vocab_files_names["scaffold_file"]
         path = Path(save_directory, f"{filename_prefix}-{name}" if filename_prefix else name)
@@ -219,7 +230,7 @@ class ExpandedModel:
         self.model = BPE({**vocab, **scaffold_ids}, merges, dropout=self.dropout, **settings)
         # Makes a token of every symbol: for the offsets of a token's pieces.
         self.symbols = BPE(vocab, [], **settings)
-        self.pipelines: dict[Any, Tokenizer] = {}
+        self.pipelines: dict[Any, Pipelines] = {}
 
     def demolish_ids(self, ids: list[int]) -> list[int]:
         """Token ids with the pieces in place of every scaffold token."""
@@ -231,33 +242,44 @@ class ExpandedModel:
             start = position + 1
         return demolished + ids[start:]
 
-    def pipeline(
-        self, model: BPE, public: Tokenizer, encode_special_tokens: bool, post_processor: Any = None
-    ) -> Tokenizer:
-        """The public backend with another model; no truncation, no padding, and this post-processor.
+    def demolish_lazily(
+        self, encoding: Encoding, encode: Callable[[], list[Encoding]]
+    ) -> "Encoding | LazyEncoding":
+        ids = encoding.ids
+        if not has_scaffold(ids):
+            return encoding
+        return LazyEncoding(self.demolish_ids(ids), encoding.n_sequences, encode)
 
-        Calls share it, so it is never changed. It is rebuilt when a part of the public backend is replaced.
-        """
-        parts = (public.normalizer, public.pre_tokenizer, post_processor)
-        states = (None if part is None else part.__getstate__() for part in parts)
-        key = (model is self.model, encode_special_tokens, public.get_vocab_size(), *states)
-        pipeline = self.pipelines.get(key)
-        if pipeline is None:
-            pipeline = with_model(model, public)
-            pipeline.post_processor = post_processor
-            pipeline.encode_special_tokens = encode_special_tokens
+    def pipelines_of(self, public: Tokenizer, encode_special_tokens: bool) -> "Pipelines":
+        """Calls share them, so they are never changed: other parts in the public backend, other pipelines."""
+        parts = (public.normalizer, public.pre_tokenizer, public.post_processor)
+        states = [None if part is None else part.__getstate__() for part in parts]
+        key = (encode_special_tokens, public.get_vocab_size(), *states)
+        if key not in self.pipelines:
             if len(self.pipelines) >= MAX_PIPELINES:
                 self.pipelines.clear()
-            self.pipelines[key] = pipeline
-        return pipeline
+            framing, bare, symbols = (with_model(m, public) for m in (self.model, self.model, self.symbols))
+            framing.post_processor = public.post_processor
+            for pipeline in (framing, bare, symbols):
+                pipeline.encode_special_tokens = encode_special_tokens
+            self.pipelines[key] = Pipelines(framing, bare, symbols)
+        return self.pipelines[key]
+
+
+class Pipelines(NamedTuple):
+    """The public backend with another model; no truncation, no padding."""
+
+    framing: Tokenizer  # the expanded model, with post-processor
+    bare: Tokenizer  # the expanded model, without
+    symbols: Tokenizer  # every symbol its own token, without
 
 
 def with_model(model: BPE, public: Tokenizer) -> Tokenizer:
     """A tokenizer with this model and the public backend's normalizer, pre-tokenizer and added tokens."""
     added = public.get_added_tokens_decoder()
-    # An added token takes its id from the model it is added under: here its public id, also where the expanded
-    # model has a scaffold token of the same string. Found in the text it is then the added token, merged from
-    # parts it is the scaffold.
+    # An added token takes its id from the model it is added under: here its public id, also where the other
+    # model has a scaffold token of the same string. Found in the text it is then the added token, merged
+    # from parts it is the scaffold.
     tokenizer = Tokenizer(BPE({token.content: token_id for token_id, token in added.items()}, []))
     tokenizer.normalizer = public.normalizer
     tokenizer.add_special_tokens([token for token in added.values() if token.special])
@@ -267,17 +289,19 @@ def with_model(model: BPE, public: Tokenizer) -> Tokenizer:
     return tokenizer
 
 
+def has_scaffold(ids: list[int]) -> bool:
+    return max(ids, default=0) >= FIRST_SCAFFOLD_ID
+
+
 def scaffold_positions(ids: list[int]) -> list[int]:
-    if max(ids, default=0) < FIRST_SCAFFOLD_ID:
-        return []
     return [position for position, token_id in enumerate(ids) if token_id >= FIRST_SCAFFOLD_ID]
 
 
 class CallBackend:
     """What stock `_encode_plus` takes for the backend tokenizer, for one call.
 
-    Truncation and padding belong to the call: they live in a `frame`, a backend with an empty model. What is not
-    about encoding is answered by the public backend.
+    Truncation and padding belong to the call: they live in a `frame`, a backend with an empty model. What is
+    not about encoding is answered by the public backend.
     """
 
     def __init__(self, public: Tokenizer, expanded: ExpandedModel, ids_only: bool) -> None:
@@ -305,43 +329,43 @@ class CallBackend:
         padding: dict[str, Any] | None = self.frame.padding
         return padding
 
-    def pipeline(self, model: BPE, post_processor: Any = None) -> Tokenizer:
-        return self.expanded.pipeline(model, self.public, self.encode_special_tokens, post_processor)
+    @cached_property
+    def pipelines(self) -> Pipelines:
+        return self.expanded.pipelines_of(self.public, self.encode_special_tokens)
 
     def encode_batch(
         self, inputs: list[Any], add_special_tokens: bool = True, is_pretokenized: bool = False
-    ) -> "list[Encoding | LazyEncoding]":
-        """As `Tokenizer.encode_batch`, with demolished tokens."""
+    ) -> "Sequence[Encoding | LazyEncoding]":
+        """As `Tokenizer.encode_batch`, demolished."""
+        samples = [as_sequences(item, is_pretokenized) for item in inputs]
         encode = partial(
-            self.encode_exactly, add_special_tokens=add_special_tokens, is_pretokenized=is_pretokenized
+            self.encode_exactly, is_pretokenized=is_pretokenized, add_special_tokens=add_special_tokens
         )
-        if not self.ids_only or self.truncation or self.padding or self.expanded.dropout:
-            return encode(inputs)
-        # Where no length matters the template may come before demolishing: the native batch is final for texts
-        # without scaffold tokens, and for the others all that a caller who only wants ids will need.
-        pipeline = self.pipeline(self.expanded.model, self.public.post_processor)
-        encodings = pipeline.encode_batch(inputs, is_pretokenized, add_special_tokens)
-        for i, encoding in enumerate(encodings):
-            ids = encoding.ids
-            if scaffold_positions(ids):
-                ids = self.expanded.demolish_ids(ids)
-                encodings[i] = LazyEncoding(ids, encoding.n_sequences, partial(encode, [inputs[i]]))
-        return encodings
+        if not self.ids_only or is_pretokenized or self.truncation or self.padding or self.expanded.dropout:
+            return encode(samples)
+        # Where no length matters the template may come before demolishing. So the native batch is final for
+        # texts without scaffold tokens, and for the others good for the ids, mostly all that is wanted.
+        encodings = self.pipelines.framing.encode_batch(inputs, add_special_tokens=add_special_tokens)
+        return [
+            self.expanded.demolish_lazily(encoding, partial(encode, [sample]))
+            for sample, encoding in zip(samples, encodings, strict=True)
+        ]
 
     def encode_exactly(
-        self, inputs: list[Any], add_special_tokens: bool, is_pretokenized: bool
+        self, samples: list[tuple[Any, ...]], is_pretokenized: bool, add_special_tokens: bool
     ) -> list[Encoding]:
-        """Encode each sequence, demolish, then truncate, add the template and pad, natively and in this order."""
-        samples = [as_sequences(item, is_pretokenized) for item in inputs]
+        """Encode each sequence and demolish; then truncate, add the template and pad, natively."""
         sequences = list(chain.from_iterable(samples))
-        pipeline = self.pipeline(self.expanded.model)
-        encodings = iter(pipeline.encode_batch(sequences, is_pretokenized, add_special_tokens=False))
+        encodings = iter(
+            self.pipelines.bare.encode_batch(sequences, is_pretokenized, add_special_tokens=False)
+        )
         framed = []
         for sample in samples:
-            parts = [self.demolish(next(encodings), sequence) for sequence in sample]
-            if len(parts) == 2 and self.truncation:
-                parts[1] = with_type_id_1(parts[1])  # the frame sets type ids, except in what overflows
-            framed.append(self.frame.post_process(*parts, add_special_tokens=add_special_tokens))
+            first, *rest = (self.demolish(next(encodings), sequence) for sequence in sample)
+            second = rest[0] if rest else None
+            if second is not None and self.truncation:
+                second = with_type_id_1(second)  # the frame sets type ids, except in what overflows
+            framed.append(self.frame.post_process(first, second, add_special_tokens))
         if self.padding and self.padding["length"] is None:
             pad_to_longest(framed, self.padding)
         return framed
@@ -349,10 +373,9 @@ class CallBackend:
     def demolish(self, encoding: Encoding, sequence: Any) -> Encoding:
         """The encoding of one sequence with the pieces in place of every scaffold token; uses it up."""
         ids = encoding.ids
-        positions = scaffold_positions(ids)
-        if not positions:
+        if not has_scaffold(ids):
             return encoding
-        pieces = {position: self.expanded.pieces[ids[position]] for position in positions}
+        pieces = {position: self.expanded.pieces[ids[position]] for position in scaffold_positions(ids)}
         return replace_tokens(encoding, self.locate_pieces(encoding, pieces, sequence))
 
     def locate_pieces(
@@ -366,21 +389,22 @@ class CallBackend:
         symbols: Symbols | None = None
         located = {}
         for position, parts in pieces.items():
-            start, stop = encoding.token_to_chars(position)
+            tokens = [token for _, token in parts]
+            start, stop = encoding.token_to_chars(position)  # type: ignore[misc]  # there is such a token
             text = sequence if isinstance(sequence, str) else sequence[encoding.token_to_word(position)]
             offsets = None
-            if self.public.normalizer is None:
-                offsets = walk_characters(text[start:stop], start, [token for _, token in parts])
+            if self.pipelines.bare.normalizer is None:
+                offsets = walk_characters(text[start:stop], start, tokens)
             if offsets is None:
                 symbols = symbols or self.locate_symbols(encoding, sequence)
-                offsets = symbols.offsets_of(position, [token for _, token in parts])
+                offsets = symbols.offsets_of(position, tokens)
             located[position] = [(*part, at) for part, at in zip(parts, offsets, strict=True)]
         return located
 
     def locate_symbols(self, encoding: Encoding, sequence: Any) -> "Symbols":
-        pipeline = self.pipeline(self.expanded.symbols)
         is_pretokenized = not isinstance(sequence, str)
-        return Symbols(encoding, pipeline.encode(sequence, None, is_pretokenized, add_special_tokens=False))
+        symbols = self.pipelines.symbols.encode(sequence, None, is_pretokenized, add_special_tokens=False)
+        return Symbols(encoding, symbols)
 
 
 class Symbols:
@@ -404,8 +428,8 @@ class Symbols:
 class LazyEncoding:
     """An Encoding whose ids are known; everything else is computed when it is first asked for.
 
-    Rebuilding Encodings would take a large part of the time of encoding long texts, mostly for nothing: a caller
-    who prepares training data takes the ids. Pickled and copied, it is a plain Encoding.
+    Rebuilding Encodings would take a large part of the time of encoding long texts, and mostly for nothing:
+    who prepares training data takes the ids. Pickled or copied, it is a plain Encoding.
     """
 
     def __init__(self, ids: list[int], n_sequences: int, encode: Callable[[], list[Encoding]]) -> None:
@@ -526,7 +550,7 @@ def refuse_lone_surrogates(name: str, text: Any) -> None:
             refuse_lone_surrogates(f"{name}[{i}]", item)
     elif isinstance(text, str) and (found := re.search("[\ud800-\udfff]", text)):
         raise ValueError(
-            f"{name} holds a lone surrogate, {found[0]!r} at index {found.start()}, which UTF-8 can't express. "
+            f"{name} holds a lone surrogate, {found[0]!r} at index {found.start()}; UTF-8 can't express it. "
             "Replace it, for instance with text.encode('utf-8', 'replace').decode()"
         ) from None
 
@@ -534,10 +558,11 @@ def refuse_lone_surrogates(name: str, text: Any) -> None:
 def read_scaffold(path: str | None, folder: str | None) -> Any:
     # Always a ValueError: from_pretrained puts a sentence of its own in place of any OSError's.
     if path is None or not os.path.isfile(path):
+        missing = path or os.path.join(folder or "", "scaffold.json")
         raise ValueError(
-            f"{path or os.path.join(folder or '', 'scaffold.json')} is missing, and without it the ids would be "
-            "those of plain BPE. Save the tokenizer again with save_pretrained; or, where nearly exact ids will "
-            "do, load tokenizer.json with PreTrainedTokenizerFast"
+            f"{missing} is missing, and without it the ids would be those of plain BPE. Save the tokenizer "
+            "again with save_pretrained; or, where nearly exact ids will do, load tokenizer.json with "
+            "PreTrainedTokenizerFast"
         )
     try:
         return json.loads(Path(path).read_bytes())
@@ -562,7 +587,7 @@ def violations(scaffold: Any, backend: Tokenizer) -> Iterator[str]:
         yield f"a JSON object is needed, not {type(scaffold).__name__}"
         return
     if scaffold.get("version") != SCAFFOLD_VERSION:
-        yield f"version is {scaffold.get('version')!r}, and this class reads {SCAFFOLD_VERSION}; update hf_scaffold"
+        yield f"version is {scaffold.get('version')!r}, not {SCAFFOLD_VERSION}; update hf_scaffold"
         return
     merges, demolish = scaffold.get("merges"), scaffold.get("demolish")
     if not isinstance(merges, (list, tuple)) or not all(map(is_pair, merges)):
@@ -597,9 +622,9 @@ def merge_violations(merges: Iterable[Iterable[str]], expanded: Set[str]) -> Ite
     for rank, (left, right) in enumerate(merges):
         for token in (left, right, left + right):
             if token not in expanded:
-                yield f"merges[{rank}], [{left!r}, {right!r}]: {token!r} is neither a public nor a scaffold token"
+                yield f"merges[{rank}], ({left!r}, {right!r}): {token!r} is neither public nor a scaffold"
         if (left, right) in seen:
-            yield f"merges[{rank}], [{left!r}, {right!r}], is there twice"
+            yield f"merges[{rank}], ({left!r}, {right!r}), is there twice"
         seen.add((left, right))
 
 
@@ -619,7 +644,7 @@ def demolish_violations(
 
 
 def move_files(saved: Iterable[str], folder: str, destination: str) -> tuple[str, ...]:
-    """Move every file of a folder into another one, once all are on the disk; returns the new paths of `saved`."""
+    """Move all files of a folder into another one, once all are on the disk; the new paths of `saved`."""
     files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
     for path in files:
         with open(path, "rb+") as stream:
@@ -634,14 +659,16 @@ def move_files(saved: Iterable[str], folder: str, destination: str) -> tuple[str
 # ---- AutoTokenizer ----
 
 
-class ScaffoldTokenizerConfig(PretrainedConfig):
+class ScaffoldTokenizerConfig(PretrainedConfig):  # type: ignore[no-untyped-call]  # stock's __init_subclass__
     """Stands for no model: AutoTokenizer takes tokenizer classes only together with a config class."""
 
     model_type = "scaffold_tokenizer"
 
 
 def register() -> None:
-    """Let AutoTokenizer.from_pretrained build a ScaffoldTokenizerFast without trust_remote_code. Idempotent."""
-    from transformers import AutoTokenizer
+    """Let AutoTokenizer build a ScaffoldTokenizerFast without trust_remote_code. Idempotent."""
+    from transformers.models.auto.tokenization_auto import AutoTokenizer
 
-    AutoTokenizer.register(ScaffoldTokenizerConfig, fast_tokenizer_class=ScaffoldTokenizerFast, exist_ok=True)
+    AutoTokenizer.register(  # type: ignore[no-untyped-call]  # stock has no annotations there
+        ScaffoldTokenizerConfig, fast_tokenizer_class=ScaffoldTokenizerFast, exist_ok=True
+    )

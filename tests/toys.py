@@ -4,12 +4,15 @@ from collections import Counter
 from functools import cache
 
 import oracle
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-STAND_INS = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+
 SPECIAL_TOKENS = ("<|bos|>", "<|eos|>", "<|pad|>")
+NAMED = {"bos_token": "<|bos|>", "eos_token": "<|eos|>", "pad_token": "<|pad|>"}
+BOS, EOS = ("<|bos|>", 0), ("<|eos|>", 1)
 
-# Words with their counts. Nested scaffolds, tokens reached by two rules, characters split between tokens.
+# Words with their counts. Training makes scaffolds inside scaffolds and tokens that split a character.
 WORDS = {
     "Arizona": 50, "zone": 3, "Ari": 4, "zon": 2, "banana": 20, "aaaa": 7, "hug": 10, "pug": 5, "pun": 12,
     "bun": 4, "hugs": 5, "nation": 30, "national": 28, "international": 25, "nationality": 9, "ationa": 1,
@@ -17,44 +20,77 @@ WORDS = {
     "don't": 12, "...": 9, "abab": 15, "ababab": 14, "babab": 6, "xyxz": 9, "yxzx": 8, "xyxzx": 7,
 }  # fmt: skip
 
+# At the smaller size scaffolds demolish to longer pieces, at the larger one there are more of them.
+SIZES = (282, 326)
 
-def spell(text):
-    """The byte-level stand-ins of a text's UTF-8."""
-    return "".join(part for part, _ in STAND_INS.pre_tokenize_str(text))
-
-
-def pre_tokenizer():
-    return pre_tokenizers.Sequence(
+POST_PROCESSORS = {
+    "none": None,
+    "bos and eos": processors.TemplateProcessing(
+        single="<|bos|> $A <|eos|>", pair="<|bos|> $A <|eos|> $B:1 <|eos|>:1", special_tokens=[BOS, EOS]
+    ),
+    "trimmed offsets": processors.ByteLevel(trim_offsets=True),
+    "roberta": processors.RobertaProcessing(EOS, BOS, trim_offsets=True, add_prefix_space=True),
+    "bert": processors.BertProcessing(EOS, BOS),
+    "sequence": processors.Sequence(
         [
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False),
+            processors.ByteLevel(trim_offsets=True),
+            processors.TemplateProcessing(
+                single="<|bos|> $A", pair="<|bos|> $A $B:1 <|eos|>:2", special_tokens=[BOS, EOS]
+            ),
         ]
-    )
+    ),
+}
+NORMALIZERS = {
+    "none": None,
+    "NFC": normalizers.NFC(),
+    "NFKD": normalizers.NFKD(),
+    "lowercase": normalizers.Lowercase(),
+    "strip accents": normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]),
+}
+DIGITS = pre_tokenizers.Digits(individual_digits=True)
+PRE_TOKENIZERS = {
+    "digits": pre_tokenizers.Sequence([DIGITS, pre_tokenizers.ByteLevel(add_prefix_space=False)]),
+    "prefix space": pre_tokenizers.ByteLevel(add_prefix_space=True),
+}
+
+
+def split(text, pre_tokenizer="digits"):
+    """The pre-tokens of a text, each a tuple of symbols."""
+    return [tuple(pre_token) for pre_token, _ in PRE_TOKENIZERS[pre_tokenizer].pre_tokenize_str(text)]
 
 
 @cache
-def trained(vocab_size=282, scaffold=True):
+def trained(vocab_size=SIZES[0], scaffold=True):
     counts = Counter()
     for word, count in WORDS.items():
-        for pre_token, _ in pre_tokenizer().pre_tokenize_str(f"{word} {word}"):
-            counts[tuple(pre_token)] += count
+        for pre_token in split(f"{word} {word}"):
+            counts[pre_token] += count
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     return oracle.train(
         counts, vocab_size, special_tokens=SPECIAL_TOKENS, alphabet=alphabet, scaffold=scaffold
     )
 
 
-def public_backend(result):
-    """The plain BPE over V that tokenizer.json holds."""
+def exact_tokens(result, text, pre_tokenizer="digits"):
+    """The oracle's tokens for a text without added tokens."""
+    return [
+        token
+        for pre_token in split(text, pre_tokenizer)
+        for token in oracle.encode(pre_token, result.scaffolds, result.merges)
+    ]
+
+
+def backend(result, model=None):
+    """What tokenizer.json holds: plain BPE over V, or another model."""
     vocab = {token: token_id for token_id, token in enumerate(result.vocab)}
-    tokenizer = Tokenizer(models.BPE(vocab, oracle.raw_merges(result), ignore_merges=True))
-    tokenizer.pre_tokenizer = pre_tokenizer()
+    tokenizer = Tokenizer(model or models.BPE(vocab, oracle.raw_merges(result), ignore_merges=True))
+    tokenizer.pre_tokenizer = PRE_TOKENIZERS["digits"]
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS])
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in SPECIAL_TOKENS])
     return tokenizer
 
 
-def scaffold_of(result):
+def scaffold(result):
     return {
         "version": 1,
         "merges": [list(pair) for pair in result.merges],
@@ -67,10 +103,20 @@ def scaffold_of(result):
     }
 
 
-def exact_tokens(result, text, split=None):
-    """The oracle's tokens for a text without added tokens."""
-    return [
-        token
-        for pre_token, _ in (split or pre_tokenizer()).pre_tokenize_str(text)
-        for token in oracle.encode(tuple(pre_token), result.scaffolds, result.merges)
-    ]
+def tokenizer(
+    result=None,
+    cls=ScaffoldTokenizerFast,
+    post_processor="none",
+    normalizer="none",
+    pre_tokenizer="digits",
+    **kwargs,
+):
+    """A toy as ScaffoldTokenizerFast; or as stock, which then knows only the plain BPE over V."""
+    result = result or trained()
+    public = backend(result)
+    public.post_processor = POST_PROCESSORS[post_processor]
+    public.normalizer = NORMALIZERS[normalizer]
+    public.pre_tokenizer = PRE_TOKENIZERS[pre_tokenizer]
+    if cls is ScaffoldTokenizerFast:
+        kwargs["scaffold"] = scaffold(result)
+    return cls(tokenizer_object=public, **{**NAMED, **kwargs})
