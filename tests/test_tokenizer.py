@@ -139,8 +139,10 @@ def outcome(call):
         batch = call()
     except (ValueError, TypeError, IndexError) as error:
         return type(error), str(error)
-    except Exception as error:
-        if "Truncation error" not in str(error):  # what the backend raises as a bare Exception
+    except BaseException as error:
+        # The backend raises a bare Exception where nothing is left to truncate, and panics where the stride
+        # does not fit into what is left.
+        if "Truncation error" not in str(error) and "`stride` must be strictly less" not in str(error):
             raise
         return type(error), str(error)
     kinds = {name: type(value) for name, value in batch.items()}
@@ -164,7 +166,7 @@ def calls(inputs):
         "add_special_tokens": st.booleans(),
         "padding": st.sampled_from([True, "max_length", "longest", False]),
         "truncation": st.sampled_from([True, False, "only_first", "only_second", "longest_first"]),
-        "max_length": st.integers(8, 40),  # the backend panics where the stride does not fit in
+        "max_length": st.integers(8, 40),
         "stride": st.integers(0, 2),
         "pad_to_multiple_of": st.sampled_from([None, 4, 8]),
         "padding_side": st.sampled_from([None, "left", "right"]),
