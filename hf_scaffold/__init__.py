@@ -2,7 +2,7 @@
 
     >>> import hf_scaffold as hs
     >>> counts = hs.count(["the words of a corpus", "and more words"])
-    >>> bpe = hs.train(counts, vocab_size=270)
+    >>> bpe = hs.train(counts, vocab_size=264)
     >>> tokenizer = bpe.to_tokenizer()
     >>> tokenizer.decode(tokenizer("more words of a corpus")["input_ids"])
     'more words of a corpus'

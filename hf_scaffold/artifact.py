@@ -58,12 +58,12 @@ class ScaffoldBPE:
         ArtifactError: the parts contradict each other.
     Example:
         >>> import hf_scaffold as hs
-        >>> counts = hs.PreTokenCounts.from_mapping({b"Arizona": 50, b"zone": 3, b"banana": 20})
-        >>> bpe = hs.train(counts, vocab_size=262)
+        >>> counts = hs.PreTokenCounts.from_mapping({"Arizona": 50, "zone": 3, "banana": 20})
+        >>> bpe = hs.train(counts, vocab_size=260)
         >>> bpe.merges[:3]
         [('n', 'a'), ('z', 'o'), ('A', 'r')]
-        >>> bpe.demolish("zona")
-        ('z', 'o', 'n', 'a')
+        >>> bpe.demolish("bana")
+        ('b', 'a', 'n', 'a')
     """
 
     merges: list[Pair]
@@ -133,9 +133,9 @@ class ScaffoldBPE:
         Cost: O(n log n) for a pre-token of n bytes; releases the GIL.
         Example:
             >>> import hf_scaffold as hs
-            >>> bpe = hs.train(hs.PreTokenCounts.from_mapping({b"Arizona": 50, b"zone": 3}), vocab_size=258)
-            >>> [bpe.tokens[token_id] for token_id in bpe.encode([b"Arizona"])[0]]
-            ['Arizona']
+            >>> bpe = hs.train(hs.PreTokenCounts.from_mapping({"hug": 10, "pug": 5, "hugs": 5}), vocab_size=258)
+            >>> [bpe.tokens[token_id] for token_id in bpe.encode([b"hugs"])[0]]
+            ['hug', 's']
         """
         offsets = np.cumsum([0, *map(len, pretokens)], dtype=np.int64)
         ids, ends = self.encoder.encode(b"".join(pretokens), offsets)

@@ -65,9 +65,10 @@ def train(
         >>> counts = hs.PreTokenCounts.from_mapping({"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5})
         >>> bpe = hs.train(counts, vocab_size=261)
         >>> bpe.merges
-        [('u', 'g'), ('u', 'n'), ('h', 'ug'), ('p', 'un'), ('hug', 's'), ('p', 'ug'), ('b', 'un')]
+        [('u', 'g'), ('u', 'n'), ('h', 'ug'), ('p', 'un'), ('p', 'ug'), ('hug', 's'), ('b', 'un')]
         >>> bpe.scaffold_tokens
         ['ug', 'un']
+
     Source: Lian et al. 2024, "Scaffold-BPE", Algorithm 1 (arXiv:2404.17808); docs/algorithm.md decides its
         open points.
     """
