@@ -133,7 +133,8 @@ class ScaffoldBPE:
         Cost: O(n log n) for a pre-token of n bytes; releases the GIL.
         Example:
             >>> import hf_scaffold as hs
-            >>> bpe = hs.train(hs.PreTokenCounts.from_mapping({"hug": 10, "pug": 5, "hugs": 5}), vocab_size=258)
+            >>> counts = hs.PreTokenCounts.from_mapping({"hug": 10, "pug": 5, "hugs": 5})
+            >>> bpe = hs.train(counts, vocab_size=258)
             >>> [bpe.tokens[token_id] for token_id in bpe.encode([b"hugs"])[0]]
             ['hug', 's']
         """
