@@ -268,18 +268,22 @@ def _cut_reads(reads: Iterable[bytes], cut: Cut) -> Iterator[bytes]:
     After a vain search the text must double before the next, so that a long run without any cut (a
     megabyte of one letter) costs linear time.
     """
-    pending, enough = bytearray(), 0
+    pending: list[bytes] = []
+    size = enough = 0
     for data in reads:
-        pending += data
-        if len(pending) < enough:
+        pending.append(data)
+        size += len(data)
+        if size < enough:
             continue
-        position = cut(bytes(pending))
+        text = b"".join(pending)
+        position = cut(text)
         if position:
-            yield bytes(pending[:position])
-            del pending[:position]
-        enough = 2 * len(pending)
-    if pending:
-        yield bytes(pending)
+            yield text[:position]
+        pending = [text[position:]]
+        size = len(pending[0])
+        enough = 2 * size
+    if size:
+        yield b"".join(pending)
 
 
 # Files
