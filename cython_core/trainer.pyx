@@ -40,8 +40,16 @@ cdef extern from * nogil:
         using namespace std::chrono;
         return duration<double>(steady_clock::now().time_since_epoch()).count();
     }
+    static inline void prefetch(const void* address) {
+    #if defined(__GNUC__)
+        __builtin_prefetch(address);
+    #else
+        (void)address;
+    #endif
+    }
     """
     double seconds_now()
+    void prefetch(const void*)
 
 cdef extern from "candidate_queue.hpp" namespace "hf_scaffold" nogil:
     const token_id_t NO_TOKEN
@@ -90,6 +98,7 @@ cdef extern from "pair_index.hpp" namespace "hf_scaffold" nogil:
 cdef enum:
     BOUNDARY = -1  # the cell between two pre-tokens
     INSIDE = -2    # a cell inside a token where a shorter token once began or ended
+    AHEAD = 8      # places of a pair fetched into the cache before their turn
 
 cdef enum Outcome:
     FAILED = -1
@@ -290,6 +299,9 @@ cdef class MergeLoop:
         self.gone_left.clear()
         self.gone_right.clear()
         for i in range(pair.size):
+            if i + AHEAD < pair.size:
+                prefetch(&cells[pair.cells[i + AHEAD]])
+                prefetch(&self.owner[pair.cells[i + AHEAD]])
             start = pair.cells[i]
             middle = start + left_length
             if cells[start] != left or cells[middle] != right:
