@@ -37,7 +37,7 @@ SCAFFOLD_VERSION = 1
 # Above every public id, now or after add_tokens: one comparison tells a scaffold token.
 FIRST_SCAFFOLD_ID = 1 << 31
 # Tokens rebuilt around a scaffold token. An Encoding can only be built from JSON, at about 2 µs a token.
-WINDOW = 64
+WINDOW = 32
 # Kept per tokenizer: few settings alternate in practice, and each keeps its own table of added tokens.
 MAX_PIPELINES = 16
 

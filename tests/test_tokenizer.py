@@ -185,6 +185,7 @@ def calls(inputs):
     return call | st.tuples(words, split)
 
 
+@pytest.mark.filterwarnings("ignore:`max_length` is ignored")
 @fuzz
 @given(made_tokenizers, calls(texts))
 def test_without_scaffolds_every_call_is_stock(made, call):
@@ -228,6 +229,7 @@ def agreeing_texts(size):
     return texts | texts.map(lambda text: " ".join([text] * 8))  # longer than a window
 
 
+@pytest.mark.filterwarnings("ignore:`max_length` is ignored")
 @fuzz
 @given(
     made_tokenizers,
@@ -318,7 +320,7 @@ def test_dropout_leaves_no_scaffold_behind():
         encoded = tokenizer(text)
         assert max(encoded["input_ids"]) < len(tokenizer)
         assert tokenizer.decode(encoded["input_ids"]) == text
-        assert encoded.encodings[0].ids == encoded["input_ids"]
+        assert tokenizer.convert_tokens_to_ids(encoded.tokens()) == encoded["input_ids"]
 
 
 def test_only_public_tokens_are_in_the_vocabulary():
@@ -338,6 +340,17 @@ def test_an_added_token_may_have_the_string_of_a_scaffold():
     assert tokenizer.decode([len(result.vocab)]) == "zona"
     # Inside a word it isn't the added token but a scaffold, as before.
     assert tokenizer.tokenize("zonax") == toys.exact_tokens(result, "zonax") == ["z", "o", "na", "x"]
+
+
+def test_added_tokens_count_from_the_next_call_on():
+    tokenizer, result = toys.tokenizer(), toys.trained()
+    assert tokenizer.tokenize("azona") == toys.exact_tokens(result, "azona")
+    tokenizer.add_tokens([AddedToken("zona", single_word=True)])
+    assert tokenizer.tokenize("azona") == toys.exact_tokens(result, "azona")
+    tokenizer.add_tokens([AddedToken("zona", single_word=False)])
+    assert tokenizer.tokenize("azona") == ["a", "zona"]
+    tokenizer.backend_tokenizer.add_tokens(["bana"])
+    assert tokenizer.tokenize("bana") == ["bana"]
 
 
 def test_split_special_tokens_are_encoded_as_text():
