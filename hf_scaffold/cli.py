@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from hf_scaffold import __version__, terminal
+from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH
 
 # Whatever takes longer to import is imported by the command that needs it: --help is there at once.
 
@@ -98,6 +99,12 @@ WorkersOption = Annotated[
     int | None,
     typer.Option("--num-workers", min=1, help="Threads that count. [default: one a CPU]", show_default=False),
 ]
+LongestOption = Annotated[
+    int,
+    typer.Option(
+        "--max-pretoken-length", min=0, metavar="BYTES", help="Leave out what is longer; 0 keeps all."
+    ),
+]
 
 
 def _show_version(wanted: bool) -> None:
@@ -130,6 +137,7 @@ def count(
     pretokenizer: PretokenizerOption = None,
     field: FieldOption = "text",
     num_workers: WorkersOption = None,
+    max_pretoken_length: LongestOption = MAX_PRETOKEN_LENGTH,
 ) -> None:
     """Count the pre-tokens of a corpus, to train on them later.
 
@@ -142,7 +150,12 @@ def count(
     start = time.perf_counter()
     with terminal.progress_bar("Counting", "bytes") as progress:
         counts = workflow.read_counts(
-            corpus, pretokenizer=pretokenizer, field=field, num_workers=num_workers, progress=progress
+            corpus,
+            pretokenizer=pretokenizer,
+            field=field,
+            num_workers=num_workers,
+            max_pretoken_length=max_pretoken_length or None,
+            progress=progress,
         )
     counts.save(output)
     views.show_counts(counts, output, time.perf_counter() - start)
@@ -203,6 +216,7 @@ def train(
     plain: Annotated[bool, typer.Option("--plain", help="Train plain BPE, without scaffold tokens.")] = False,
     field: FieldOption = "text",
     num_workers: WorkersOption = None,
+    max_pretoken_length: LongestOption = MAX_PRETOKEN_LENGTH,
 ) -> None:
     """Train a tokenizer on a corpus, or on tables that `count` wrote.
 
@@ -222,7 +236,12 @@ def train(
     start = time.perf_counter()
     with terminal.progress_bar("Counting", "bytes") as progress:
         counts = workflow.read_counts(
-            corpus, pretokenizer=pretokenizer, field=field, num_workers=num_workers, progress=progress
+            corpus,
+            pretokenizer=pretokenizer,
+            field=field,
+            num_workers=num_workers,
+            max_pretoken_length=max_pretoken_length or None,
+            progress=progress,
         )
     with terminal.progress_bar("Training", "tokens") as progress:
         bpe = trainer.train(

@@ -23,12 +23,22 @@ from typing import Any, BinaryIO, TypeAlias
 
 from hf_scaffold.errors import ConfigurationError, CorpusError
 
-__all__ = ["BLOCK_SIZE", "Cut", "Progress", "Source", "describe_source", "import_extra", "iter_documents"]
+__all__ = [
+    "BLOCK_SIZE",
+    "MAX_PRETOKEN_LENGTH",
+    "Cut",
+    "Progress",
+    "Source",
+    "describe_source",
+    "import_extra",
+    "iter_documents",
+]
 
 Source: TypeAlias = str | os.PathLike[str] | Iterable[Any]
 Cut: TypeAlias = Callable[[bytes], int]
 Progress: TypeAlias = Callable[[int, int | None], None]
 
+MAX_PRETOKEN_LENGTH = 1_000_000  # bytes; what is longer is no word
 BLOCK_SIZE = 1 << 20  # bytes read at a time, and the length from which a document is cut
 _READ_SIZE = 1 << 17  # bytes asked of the system at a time
 _ROWS = 64  # rows of a table held at a time: documents of 1 MB still fit

@@ -5,6 +5,7 @@ import multiprocessing
 import operator
 import os
 import signal
+import warnings
 from array import array
 from bisect import bisect_left
 from collections import Counter, deque
@@ -26,7 +27,14 @@ from tokenizers.pre_tokenizers import PreTokenizer
 
 from hf_scaffold._counter import PretokenCounter, first_out_of_order, last_cut
 from hf_scaffold._files import write_files
-from hf_scaffold.corpus import Progress, Source, describe_source, import_extra, iter_documents
+from hf_scaffold.corpus import (
+    MAX_PRETOKEN_LENGTH,
+    Progress,
+    Source,
+    describe_source,
+    import_extra,
+    iter_documents,
+)
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.pretokenize import Pretokenizer, get_pretokenizer
 
@@ -365,6 +373,7 @@ def count(
     normalizer: Normalizer | None = None,
     field: str = "text",
     num_workers: int | None = None,
+    max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
     progress: Progress | None = None,
 ) -> PreTokenCounts:
     """Count the pre-tokens of a corpus.
@@ -386,6 +395,8 @@ def count(
         field: The field of JSON Lines, or column of Parquet and `datasets`, that holds the text.
         num_workers: Threads for the presets, processes for any other pre-tokenizer. None: one a CPU, 16 at
             most; one process where processes are spawned, since these import the calling script again.
+        max_pretoken_length: Bytes. Longer pre-tokens, which are data rather than words, are left out with a
+            warning: training on one takes some 80 bytes of memory for each of its own. None keeps all.
         progress: Called in this thread now and then as progress(bytes_read, bytes_total); None for the total
             when the source has no known size. Bytes are as they lie on disk.
     Returns:
@@ -411,11 +422,27 @@ def count(
     else:
         documents = iter_documents(source, field=field, progress=progress)
         counts = _count_in_processes(documents, cutter, num_workers)
+    if max_pretoken_length is not None:
+        counts = _without_longer(counts, max_pretoken_length)
     if not counts:
         raise CorpusError(f"nothing to count in {describe_source(source)}: it gave no pre-tokens")
     if all(pretoken.decode(errors="replace").isspace() for pretoken in counts):
         raise CorpusError(f"nothing to count in {describe_source(source)}: it is all whitespace")
     return counts
+
+
+def _without_longer(counts: PreTokenCounts, max_length: int) -> PreTokenCounts:
+    """The table without the pre-tokens of more than max_length bytes; warns if there are any."""
+    too_long = np.diff(counts.offsets) > max_length
+    if not too_long.any():
+        return counts
+    warnings.warn(
+        f"left out {sum(counts.counts[too_long].tolist()):,} pre-tokens of more than {max_length:,} bytes "
+        "(max_pretoken_length)",
+        stacklevel=3,
+    )
+    rows = ((pretoken, value) for pretoken, value in counts.items() if len(pretoken) <= max_length)
+    return PreTokenCounts._from_sorted(rows, counts.pretokenizer)
 
 
 def _last_cut(preset: str, text: bytes) -> int:

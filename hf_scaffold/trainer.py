@@ -13,6 +13,7 @@ from tokenizers import AddedToken
 from hf_scaffold._trainer import MergeLoop
 from hf_scaffold.artifact import Pair, ScaffoldBPE, derive_demolish_map
 from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE
+from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
 
@@ -101,6 +102,7 @@ def train_tokenizer(
     normalizer: Normalizer | None = None,
     field: str = "text",
     num_workers: int | None = None,
+    max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
     min_frequency: int = 0,
     special_tokens: Sequence[str | AddedToken] = (),
     initial_alphabet: Sequence[str] | None = None,
@@ -112,7 +114,7 @@ def train_tokenizer(
     """Count a corpus, train on it and make a transformers tokenizer: the three steps in one.
 
     Args:
-        source, pretokenizer, normalizer, field, num_workers: As for `count`.
+        source, pretokenizer, normalizer, field, num_workers, max_pretoken_length: As for `count`.
         vocab_size, min_frequency, …, scaffold: As for `train`.
         **kwargs: As for `PreTrainedTokenizerFast`: eos_token, pad_token, model_max_length, …. Special tokens
             named here are trained with, after those in `special_tokens`, so that they get the first ids.
@@ -128,7 +130,12 @@ def train_tokenizer(
 
     named = [kwargs[name] for name in ScaffoldTokenizerFast.SPECIAL_TOKENS_ATTRIBUTES if kwargs.get(name)]
     counts = count(
-        source, pretokenizer=pretokenizer, normalizer=normalizer, field=field, num_workers=num_workers
+        source,
+        pretokenizer=pretokenizer,
+        normalizer=normalizer,
+        field=field,
+        num_workers=num_workers,
+        max_pretoken_length=max_pretoken_length,
     )
     bpe = train(
         counts,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hf_scaffold.artifact import DEMOLISH_FILE, ScaffoldBPE
 from hf_scaffold.byte_level import SYMBOL_TO_BYTE
-from hf_scaffold.corpus import Progress, import_extra, iter_documents
+from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH, Progress, import_extra, iter_documents
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.pretokenize import DEFAULT_PRESET, get_pretokenizer
@@ -50,6 +50,7 @@ def read_counts(
     pretokenizer: str | None = None,
     field: str = "text",
     num_workers: int | None = None,
+    max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
     progress: Progress | None = None,
 ) -> PreTokenCounts:
     """Count text files, or read and add up tables of counts.
@@ -57,7 +58,7 @@ def read_counts(
     Args:
         paths: Files or glob patterns of text, as for `count`; or files that `PreTokenCounts.save` wrote.
         pretokenizer: A preset's name. None: the default for text, and whatever made the tables for tables.
-        field, num_workers, progress: As for `count`.
+        field, num_workers, max_pretoken_length, progress: As for `count`.
     Raises:
         ConfigurationError: text and tables are mixed, or a table was made with another pre-tokenizer.
         CorpusError, ArtifactError, CountOverflowError: as `count` and `PreTokenCounts` raise them.
@@ -69,6 +70,7 @@ def read_counts(
             pretokenizer=pretokenizer or DEFAULT_PRESET,
             field=field,
             num_workers=num_workers,
+            max_pretoken_length=max_pretoken_length,
             progress=progress,
         )
     for path in paths:

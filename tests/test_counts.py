@@ -581,3 +581,26 @@ def test_truncated_and_missing_files(tmp_path):
 def test_repr_tells_size_and_pretokenizer():
     table = PreTokenCounts.from_mapping({"a": 3, "b": 4}, pretokenizer="llama3")
     assert repr(table) == "PreTokenCounts(2 distinct pre-tokens, 7 in all, pretokenizer='llama3')"
+
+
+# ---- text that is no words
+
+
+@pytest.mark.parametrize("pretokenizer", ["gpt2", Whitespace()], ids=["preset", "custom"])
+def test_pretokens_beyond_the_limit_are_left_out_and_said_so(pretokenizer):
+    texts = ["short " + "z" * 13, "x" * 10, "y" * 12]
+    with pytest.warns(UserWarning, match="left out 2 pre-tokens of more than 11 bytes"):
+        counts = count(texts, pretokenizer=pretokenizer, num_workers=1, max_pretoken_length=11)
+    assert max(map(len, counts)) <= 11
+    assert b"x" * 10 in counts
+    everything = count(texts, pretokenizer=pretokenizer, num_workers=1, max_pretoken_length=None)
+    assert b"y" * 12 in everything
+
+
+def test_a_megabyte_without_a_space_is_left_out_by_default():
+    with (
+        pytest.warns(UserWarning, match="left out 1 pre-tokens of more than 1,000,000 bytes"),
+        pytest.raises(CorpusError, match="nothing to count in a list"),
+    ):
+        count(["x" * 1_000_001])
+    assert dict(count(["x" * 1_000_000])) == {b"x" * 1_000_000: 1}

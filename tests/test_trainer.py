@@ -17,6 +17,7 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
 
 import hf_scaffold as hs
 from hf_scaffold._trainer import MergeLoop
+from hf_scaffold.byte_level import symbols_to_bytes
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
 
 ARIZONA = {
@@ -326,3 +327,33 @@ def test_runs_of_one_letter():
         reference = oracle.train({("a",) * n: 1}, 30)
         assert bpe.merges == reference.merges
         assert bpe.tokens == reference.vocab
+
+
+# ---- text that is no words: it must not take quadratic time or memory
+
+
+def letters(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return bytes(rng.choice(np.frombuffer(b"etaoinshrdlu", np.uint8), n)).decode()
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [letters(300_000)],
+        ["a" * 500_000],
+        ["ab" * 250_000],
+        [" ".join(letters(200_000)[i : i + 9] for i in range(0, 200_000, 9))],
+        ["the same line\n"] * 100_000,
+        ["".join(map(chr, np.random.default_rng(0).integers(0x4E00, 0x5000, 100_000)))],
+    ],
+    ids=["one long word", "one letter", "two letters", "no word twice", "one line", "Chinese without spaces"],
+)
+def test_degenerate_text_trains_and_encodes(texts):
+    counts = hs.count(texts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        bpe = hs.train(counts, 1000)
+    [*pretokens] = counts
+    for pretoken, ids in zip(pretokens[:50], bpe.encode(pretokens[:50]), strict=True):
+        assert b"".join(symbols_to_bytes(bpe.tokens[i]) for i in ids) == pretoken
