@@ -75,7 +75,7 @@ def load(tmp_path, folders):
             "HF_MODULES_CACHE": str(tmp_path / "modules"),
         }
         process = subprocess.run(
-            [sys.executable, "-P", "-c", f"{preamble}\n{LOAD}", json.dumps(options)],
+            [sys.executable, "-I", "-c", f"{preamble}\n{LOAD}", json.dumps(options)],
             env=environment,
             stdin=subprocess.DEVNULL,  # a question whether to trust remote code would end in an error
             capture_output=True,

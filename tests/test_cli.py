@@ -620,7 +620,7 @@ def test_program_fails_in_one_line():
 
 
 def test_module_is_the_program():
-    command = [sys.executable, "-P", "-m", "hf_scaffold", "--version"]
+    command = [sys.executable, "-I", "-m", "hf_scaffold", "--version"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (result.returncode, result.stdout) == (0, f"hf-scaffold {hs.__version__}\n")
 

@@ -189,7 +189,7 @@ def test_spawned_workers_give_the_same_table(tmp_path):
         "    print(counts.total)\n"
     )
     for method in ("spawn", "fork"):
-        result = subprocess.run([sys.executable, "-P", script, method], capture_output=True, text=True)
+        result = subprocess.run([sys.executable, "-I", script, method], capture_output=True, text=True)
         assert (result.stdout, result.returncode) == ("40000\n", 0), result.stderr
 
 
@@ -234,7 +234,7 @@ def test_ctrl_c_stops_all_workers(pretokenizer):
         f"count(documents(), pretokenizer={pretokenizer}, num_workers=2)\n"
     )
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", program],
+        [sys.executable, "-I", "-c", program],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -268,7 +268,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
         "print(peak() - start)\n"
     )
     (tmp_path / "text.txt").write_bytes(text)
-    arguments = [sys.executable, "-P", "-c", program, tmp_path / "text.txt", path]
+    arguments = [sys.executable, "-I", "-c", program, tmp_path / "text.txt", path]
     result = subprocess.run(arguments, capture_output=True, text=True, check=True)
     assert int(result.stdout) < 40  # MB, of 200 that were counted
 
@@ -496,7 +496,7 @@ def test_the_file_does_not_depend_on_hash_seed_order_or_workers(tmp_path):
     for seed in (1, 2):
         environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
         subprocess.run(
-            [sys.executable, "-P", "-c", program, str(seed), tmp_path], env=environment, check=True
+            [sys.executable, "-I", "-c", program, str(seed), tmp_path], env=environment, check=True
         )
     for name in ("preset", "other"):
         assert (tmp_path / f"1-{name}").read_bytes() == (tmp_path / f"2-{name}").read_bytes()
