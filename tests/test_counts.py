@@ -496,7 +496,7 @@ def test_the_file_does_not_depend_on_hash_seed_order_or_workers(tmp_path):
     for seed in (1, 2):
         environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
         subprocess.run(
-            [sys.executable, "-I", "-c", program, str(seed), tmp_path], env=environment, check=True
+            [sys.executable, "-c", program, str(seed), tmp_path], env=environment, check=True, cwd=tmp_path
         )
     for name in ("preset", "other"):
         assert (tmp_path / f"1-{name}").read_bytes() == (tmp_path / f"2-{name}").read_bytes()
