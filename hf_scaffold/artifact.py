@@ -224,7 +224,12 @@ class ScaffoldBPE:
             backend.normalizer = self.pretokenizer.normalizer
         backend.pre_tokenizer = self.pretokenizer.pre_tokenizer
         backend.decoder = decoders.ByteLevel()
-        backend.add_special_tokens([AddedToken(token, normalized=False) for token in self.special_tokens])
+        flagged = {
+            token.content: token for token in special_tokens_in(kwargs) if isinstance(token, AddedToken)
+        }
+        backend.add_special_tokens(
+            [flagged.get(token, AddedToken(token, normalized=False)) for token in self.special_tokens]
+        )
         scaffold = {
             "version": 1,
             "merges": [list(pair) for pair in self.merges],
@@ -288,6 +293,19 @@ class ScaffoldBPE:
             raise ArtifactError(f"{folder / DEMOLISH_FILE}: the entry {error} is missing") from None
         except (ArtifactError, ConfigurationError) as error:
             raise ArtifactError(f"{folder}: {error}") from None
+
+
+def special_tokens_in(kwargs: Mapping[str, Any]) -> list[str | AddedToken]:
+    """The special tokens among the arguments of a `PreTrainedTokenizerFast`, as they are given.
+
+    Example:
+        >>> special_tokens_in({"eos_token": "</s>", "pad_token": None, "extra_special_tokens": ["<a>"]})
+        ['</s>', '<a>']
+    """
+    named = [value for name, value in kwargs.items() if name.endswith("_token")]
+    extra = kwargs.get("extra_special_tokens") or []
+    named += extra.values() if isinstance(extra, Mapping) else extra
+    return [token for token in named if isinstance(token, (str, AddedToken))]
 
 
 def derive_demolish_map(merges: Iterable[Pair], scaffold_tokens: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 import hf_scaffold as hs
 from hf_scaffold.artifact import ScaffoldBPE, derive_demolish_map
@@ -267,3 +267,17 @@ def test_interrupt_while_saving_leaves_the_old_files_whole(bpe, folder, monkeypa
     with pytest.raises(KeyboardInterrupt):
         bpe.save(folder)
     assert {name: (folder / name).read_bytes() for name in os.listdir(folder)} == before
+
+
+def test_the_flags_of_special_tokens_reach_the_tokenizer():
+    tokenizer = hs.train_tokenizer(
+        ["a corpus of words"],
+        vocab_size=262,
+        special_tokens=[AddedToken("<|a|>", lstrip=True), "<|b|>"],
+        eos_token=AddedToken("<|eos|>", rstrip=True, normalized=False),
+        extra_special_tokens=[AddedToken("<|x|>", single_word=True)],
+    )
+    a, b, eos, x = (tokenizer.added_tokens_decoder[token_id] for token_id in range(4))
+    assert (a.content, b.content, eos.content, x.content) == ("<|a|>", "<|b|>", "<|eos|>", "<|x|>")
+    assert (a.lstrip, b.lstrip, eos.rstrip, x.single_word) == (True, False, True, True)
+    assert tokenizer("of <|a|><|eos|> a")["input_ids"] == tokenizer("of<|a|><|eos|>a")["input_ids"]
