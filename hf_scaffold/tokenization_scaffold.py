@@ -23,7 +23,7 @@ from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tokenizers import Encoding, Tokenizer
+from tokenizers import AddedToken, Encoding, Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import BatchEncoding, PretrainedConfig, PreTrainedTokenizerFast
@@ -149,6 +149,40 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         for expanded in list(self.cache.values()):
             expanded.pipelines.clear()
         return added
+
+    # ---- training ----
+
+    def train_new_from_iterator(
+        self,
+        text_iterator: Iterable[str] | Iterable[Sequence[str]],
+        vocab_size: int,
+        length: int | None = None,
+        new_special_tokens: Sequence[str | AddedToken] | None = None,
+        special_tokens_map: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> "ScaffoldTokenizerFast":
+        """Train a new Scaffold-BPE vocabulary; pipeline, special tokens, templates and settings stay.
+
+        Args:
+            text_iterator: Texts, or batches of texts.
+            vocab_size: Tokens of the new vocabulary, special ones included.
+            length: Number of texts, for the progress bar.
+            new_special_tokens: Special tokens behind those there are.
+            special_tokens_map: Special tokens to rename, old to new.
+            kwargs: As for `hf_scaffold.train`: min_frequency, max_token_length, …; and show_progress.
+        Returns:
+            A new tokenizer. Added tokens that are not special stay, with ids from vocab_size on.
+        Raises:
+            ImportError: hf_scaffold is not installed: encoding needs this file alone, training the package.
+            ValueError: the corpus is empty, or vocab_size is below special tokens + alphabet.
+        """
+        try:
+            from hf_scaffold.retrain import train_new_from_iterator
+        except ImportError as error:
+            raise ImportError("train_new_from_iterator needs hf_scaffold: pip install hf_scaffold") from error
+        return train_new_from_iterator(
+            self, text_iterator, vocab_size, length, new_special_tokens, special_tokens_map, **kwargs
+        )
 
     # ---- loading, saving, copying ----
 

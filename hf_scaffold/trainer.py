@@ -11,14 +11,16 @@ from numpy.typing import NDArray
 from tokenizers import AddedToken
 
 from hf_scaffold._trainer import MergeLoop
-from hf_scaffold.artifact import Pair, ScaffoldBPE, derive_demolish_map
+from hf_scaffold.artifact import Pair, ScaffoldBPE, derive_demolish_map, special_tokens_in
 from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE
 from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
+from hf_scaffold.pretokenize import DEFAULT_PRESET
 
 if TYPE_CHECKING:
     from tokenizers.normalizers import Normalizer
+    from transformers import PreTrainedTokenizerFast
 
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
@@ -98,7 +100,7 @@ def train_tokenizer(
     source: Any,
     vocab_size: int = 30_000,
     *,
-    pretokenizer: Any = "gpt2-digits",
+    pretokenizer: Any = None,
     normalizer: Normalizer | None = None,
     field: str = "text",
     num_workers: int | None = None,
@@ -109,13 +111,19 @@ def train_tokenizer(
     limit_alphabet: int | None = None,
     max_token_length: int | None = None,
     scaffold: bool = True,
+    like: PreTrainedTokenizerFast | None = None,
     **kwargs: Any,
 ) -> ScaffoldTokenizerFast:
     """Count a corpus, train on it and make a transformers tokenizer: the three steps in one.
 
     Args:
-        source, pretokenizer, normalizer, field, num_workers, max_pretoken_length: As for `count`.
+        source, field, num_workers, max_pretoken_length: As for `count`.
+        pretokenizer, normalizer: As for `count`. None: those of `like` if there is one, which also are the
+            only ones to go with it; else the defaults.
         vocab_size, min_frequency, …, scaffold: As for `train`.
+        like: A fast tokenizer with a BPE model, of any class, to take everything but the vocabulary from:
+            normalizer, pre-tokenizer, special and added tokens, template, chat template, settings. Its
+            special tokens come first.
         **kwargs: As for `PreTrainedTokenizerFast`: eos_token, pad_token, model_max_length, …. Special tokens
             named here are trained with, after those in `special_tokens`, so that they get the first ids.
     Raises:
@@ -126,12 +134,18 @@ def train_tokenizer(
         >>> tokenizer.eos_token_id
         0
     """
-    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+    from hf_scaffold.retrain import empty_like, fill, special_tokens_of
 
-    named = [kwargs[name] for name in ScaffoldTokenizerFast.SPECIAL_TOKENS_ATTRIBUTES if kwargs.get(name)]
+    specials = list({str(token): token for token in [*special_tokens, *special_tokens_in(kwargs)]}.values())
+    shell = None
+    if like is not None:
+        if pretokenizer is not None or normalizer is not None:
+            raise ConfigurationError("pretokenizer and normalizer come from like; give either them or like")
+        shell = empty_like(like, specials)
+        pretokenizer, specials = shell.backend_tokenizer, [*special_tokens_of(shell)]
     counts = count(
         source,
-        pretokenizer=pretokenizer,
+        pretokenizer=DEFAULT_PRESET if pretokenizer is None else pretokenizer,
         normalizer=normalizer,
         field=field,
         num_workers=num_workers,
@@ -141,13 +155,16 @@ def train_tokenizer(
         counts,
         vocab_size,
         min_frequency=min_frequency,
-        special_tokens=list({str(token): token for token in [*special_tokens, *named]}.values()),
+        special_tokens=specials,
         initial_alphabet=initial_alphabet,
         limit_alphabet=limit_alphabet,
         max_token_length=max_token_length,
         scaffold=scaffold,
     )
-    return bpe.to_tokenizer(**kwargs)
+    tokenizer = bpe.to_tokenizer(**kwargs) if shell is None else fill(shell, bpe, **kwargs)
+    # An artifact knows the strings of its special tokens only.
+    tokenizer.backend_tokenizer.add_special_tokens([t for t in special_tokens if isinstance(t, AddedToken)])
+    return tokenizer
 
 
 # ---- before the loop
