@@ -64,7 +64,8 @@ class PreTokenCounts(Mapping[bytes, int]):
         counts: int64 > 0, n rows.
         pretokenizer: What cut the text: a preset's name, a `Pretokenizer` or a `tokenizers` object.
     Raises:
-        CorpusError: the table is not sorted, has an empty pre-token or one twice, or a count below 1.
+        CorpusError: the table is not sorted, has an empty pre-token or one twice, or a count below 1; or the
+            alphabet is characters and a pre-token is not UTF-8.
     Example:
         >>> counts = PreTokenCounts.from_mapping({"the": 10, " cat": 2})
         >>> counts["the"], counts.get(b"dog"), len(counts), counts.total, counts.n_bytes
@@ -92,13 +93,14 @@ class PreTokenCounts(Mapping[bytes, int]):
         cls,
         mapping: Mapping[bytes, int] | Mapping[str, int],
         *,
-        pretokenizer: PretokenizerLike = "gpt2-digits",
+        pretokenizer: PretokenizerLike | None = None,
+        alphabet: str | None = None,
     ) -> "PreTokenCounts":
         """Take counts that were made elsewhere; the order doesn't matter.
 
         Args:
             mapping: Pre-token to count. A str means its UTF-8 bytes.
-            pretokenizer: What cut the text; it is taken at its word.
+            pretokenizer, alphabet: What cut the text, as for `count`; they are taken at their word.
         Raises:
             CorpusError: an empty pre-token, one given as str and as bytes, a count that is no int or below 1.
             CountOverflowError: a count is beyond 2**63 - 1.
@@ -112,7 +114,7 @@ class PreTokenCounts(Mapping[bytes, int]):
             if pretoken in counts:
                 raise CorpusError(f"pre-token {pretoken!r} is there twice, as str and as bytes")
             counts[pretoken] = _to_count(pretoken, value)
-        return cls._from_sorted(sorted(counts.items()), get_pretokenizer(pretokenizer))
+        return cls._from_sorted(sorted(counts.items()), get_pretokenizer(pretokenizer, alphabet=alphabet))
 
     @classmethod
     def _from_sorted(cls, items: Iterable[tuple[bytes, int]], pretokenizer: Pretokenizer) -> "PreTokenCounts":
@@ -266,6 +268,21 @@ class PreTokenCounts(Mapping[bytes, int]):
             before, pretoken = self._pretoken(row - 1), self._pretoken(row)
             problem = "is there twice" if pretoken == before else f"is not sorted: it follows {before!r}"
             raise CorpusError(f"row {row}: pre-token {pretoken!r} {problem}")
+        if self.pretokenizer.alphabet == "chars":
+            self._require_utf8()
+
+    def _require_utf8(self) -> None:
+        starts = np.frombuffer(self.data, np.uint8)[self.offsets[:-1]]
+        try:
+            self.data.decode()
+            broken = np.flatnonzero(starts & 0xC0 == 0x80)  # the second part of a character
+            row = int(broken[0]) if len(broken) else len(self)
+        except UnicodeDecodeError as error:
+            row = int(np.searchsorted(self.offsets, error.start, side="right")) - 1
+        if row < len(self):
+            raise CorpusError(
+                f"row {row}: pre-token {self._pretoken(row)!r} is not UTF-8, so it has no characters"
+            )
 
 
 class _Items(ItemsView[bytes, int]):
@@ -369,8 +386,9 @@ def _join(pretokens: Any) -> tuple[bytes, Int64Array]:
 def count(
     source: Source,
     *,
-    pretokenizer: PretokenizerLike = "gpt2-digits",
+    pretokenizer: PretokenizerLike | None = None,
     normalizer: Normalizer | None = None,
+    alphabet: str | None = None,
     field: str = "text",
     num_workers: int | None = None,
     max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
@@ -389,9 +407,13 @@ def count(
         source: A path or glob pattern (plain text, `.jsonl`, `.parquet`; also `.gz`, `.xz`, `.zst`), an
             iterable of `pathlib.Path`, a `datasets.Dataset` or `IterableDataset`, or an iterable of str or of
             batches of str. In an iterable a str is a document, never a path.
-        pretokenizer: `"gpt2"`, `"gpt2-digits"`, `"llama3"`, `"gpt4o"`, a `tokenizers` pre-tokenizer, or a
-            `tokenizers.Tokenizer` for its normalizer and pre-tokenizer.
+        pretokenizer: `"gpt2"`, `"gpt2-digits"` (the default), `"llama3"`, `"gpt4o"`, a `tokenizers`
+            pre-tokenizer, or a `tokenizers.Tokenizer` for its normalizer and pre-tokenizer. For characters:
+            `"metaspace"` (the default), `"metaspace-unsplit"`, `"whitespace"`, `"whitespace-split"`,
+            `"bert"`, or such an object.
         normalizer: A `tokenizers` normalizer that the text goes through first.
+        alphabet: What merges start from: `"bytes"` (the default), or `"chars"`, the characters that the
+            pre-tokenizer writes.
         field: The field of JSON Lines, or column of Parquet and `datasets`, that holds the text.
         num_workers: Threads for the presets, processes for any other pre-tokenizer. None: one a CPU, 16 at
             most; one process where processes are spawned, since these import the calling script again.
@@ -413,7 +435,7 @@ def count(
         >>> dict(counts)
         {b' cat': 1, b' dog': 1, b'the': 2}
     """
-    cutter = get_pretokenizer(pretokenizer, normalizer)
+    cutter = get_pretokenizer(pretokenizer, normalizer, alphabet)
     num_workers = _resolve_workers(num_workers, in_threads=cutter.preset is not None)
     if cutter.preset is not None:
         cut = partial(_last_cut, cutter.preset)

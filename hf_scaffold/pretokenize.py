@@ -1,7 +1,8 @@
 """Pre-tokenizers: the named presets, and any `tokenizers` normalizer and pre-tokenizer.
 
-A pre-tokenizer splits text into pre-tokens, the byte strings that merges never cross. The presets have native
-scanners as well (`hf_scaffold._counter`), which give the same pre-tokens many times faster.
+A pre-tokenizer splits text into pre-tokens, which merges never cross. It also says what their symbols are:
+bytes, or characters. The presets for bytes have native scanners as well (`hf_scaffold._counter`), which give
+the same pre-tokens many times faster.
 """
 
 import functools
@@ -12,12 +13,31 @@ from typing import Any
 from tokenizers import Regex, Tokenizer
 from tokenizers.models import BPE
 from tokenizers.normalizers import Normalizer
-from tokenizers.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Sequence, Split
+from tokenizers.pre_tokenizers import (
+    BertPreTokenizer,
+    ByteLevel,
+    Digits,
+    Metaspace,
+    PreTokenizer,
+    Sequence,
+    Split,
+    Whitespace,
+    WhitespaceSplit,
+)
 
 from hf_scaffold.byte_level import symbols_to_bytes
 from hf_scaffold.errors import ConfigurationError
 
-__all__ = ["DEFAULT_PRESET", "PRESETS", "Pretokenizer", "get_pretokenizer"]
+__all__ = [
+    "ALPHABETS",
+    "CHARACTER_PRESETS",
+    "DEFAULT_PRESET",
+    "PRESETS",
+    "Pretokenizer",
+    "get_pretokenizer",
+]
+
+ALPHABETS = ("bytes", "chars")
 
 # As in meta-llama/Meta-Llama-3-8B's tokenizer.json.
 LLAMA3_PATTERN = (
@@ -58,6 +78,15 @@ _PRESETS: dict[str, Callable[[], PreTokenizer]] = {
 PRESETS: tuple[str, ...] = tuple(_PRESETS)
 DEFAULT_PRESET = PRESETS[0]
 
+_CHARACTER_PRESETS: dict[str, Callable[[], PreTokenizer]] = {
+    "metaspace": Metaspace,
+    "metaspace-unsplit": lambda: Metaspace(split=False),
+    "whitespace": Whitespace,
+    "whitespace-split": WhitespaceSplit,
+    "bert": BertPreTokenizer,
+}
+CHARACTER_PRESETS: tuple[str, ...] = tuple(_CHARACTER_PRESETS)
+
 
 class Pretokenizer:
     """What turns a text into pre-tokens: a normalizer, if any, and a pre-tokenizer; see `get_pretokenizer`.
@@ -66,22 +95,36 @@ class Pretokenizer:
 
     Args:
         normalizer: Applied to the text first; None leaves the text as it is.
-        pre_tokenizer: Splits the text; None leaves it whole. Where neither object has a `ByteLevel`, one that
-            splits no further is put behind, so that pre-tokens are always written in the byte-level alphabet.
+        pre_tokenizer: Splits the text; None leaves it whole.
+        alphabet: "bytes": the symbols are bytes. Where neither object has a `ByteLevel`, one that splits no
+            further is put behind, so that pre-tokens are always written in the byte-level alphabet. "chars":
+            the symbols are the characters that the pre-tokenizer writes.
     Raises:
-        ConfigurationError: an object is written in Python, so it can't be stored with the counts.
+        ConfigurationError: an object is written in Python, so it can't be stored with the counts; or there is
+            no such alphabet.
     Example:
         >>> get_pretokenizer("gpt2").pretokenize("it's 2 cafés")
         [b'it', b"'s", b' 2', b' caf\xc3\xa9s']
     """
 
-    def __init__(self, normalizer: Normalizer | None, pre_tokenizer: PreTokenizer | None) -> None:
+    def __init__(
+        self,
+        normalizer: Normalizer | None,
+        pre_tokenizer: PreTokenizer | None,
+        alphabet: str = "bytes",
+    ) -> None:
+        if alphabet not in ALPHABETS:
+            raise ConfigurationError(f"alphabet is {alphabet!r}; it must be one of {', '.join(ALPHABETS)}")
         parts = _parts_of(normalizer, pre_tokenizer)
-        if not _has_byte_level(parts):
+        self.writes_bytes = alphabet == "bytes" or _has_byte_level(parts)
+        if alphabet == "bytes" and not _has_byte_level(parts):
             given = [] if pre_tokenizer is None else [pre_tokenizer]
             parts = _parts_of(normalizer, Sequence([*given, _byte_level()]))
-        self._json = json.dumps(parts, sort_keys=True)
         self._pipeline = _pipeline_of(parts)
+        # Not named where it is "bytes", as in files from before there was another.
+        marked = parts if alphabet == "bytes" else {"alphabet": alphabet, **parts}
+        self._json = json.dumps(marked, sort_keys=True)
+        self.alphabet = alphabet
 
     @classmethod
     def from_json(cls, text: str) -> "Pretokenizer":
@@ -95,10 +138,13 @@ class Pretokenizer:
             pipeline = _pipeline_of({name: parts[name] for name in ("normalizer", "pre_tokenizer")})
         except Exception as error:  # what `tokenizers` raises is no narrower
             raise ConfigurationError(f"not the JSON of a pre-tokenizer: {error}: {text[:200]!r}") from error
-        return cls(pipeline.normalizer, pipeline.pre_tokenizer)
+        return cls(pipeline.normalizer, pipeline.pre_tokenizer, parts.get("alphabet", "bytes"))
 
     def to_json(self) -> str:
-        """`{"normalizer": …, "pre_tokenizer": …}` as in a tokenizer.json, with sorted keys."""
+        """`{"normalizer": …, "pre_tokenizer": …}` as in a tokenizer.json, with sorted keys.
+
+        For an alphabet of characters with `"alphabet": "chars"` before them.
+        """
         return self._json
 
     @property
@@ -113,27 +159,40 @@ class Pretokenizer:
         return normalizer
 
     @property
-    def pre_tokenizer(self) -> PreTokenizer:
-        """Splits the normalized text and writes its bytes in the byte-level alphabet."""
-        pre_tokenizer: PreTokenizer = self._pipeline.pre_tokenizer
+    def pre_tokenizer(self) -> PreTokenizer | None:
+        """Splits the normalized text and, for bytes, writes them in the byte-level alphabet.
+
+        None leaves it whole; there always is one for bytes.
+        """
+        pre_tokenizer: PreTokenizer | None = self._pipeline.pre_tokenizer
         return pre_tokenizer
 
     def pretokenize(self, text: str) -> list[bytes]:
-        """The text's pre-tokens as UTF-8 bytes, in order, by the `tokenizers` objects themselves.
+        """The text's pre-tokens in order, by the `tokenizers` objects themselves.
 
-        Exact for every pre-tokenizer, and slow: the presets' native scanners are in `hf_scaffold._counter`.
+        For bytes, they are bytes of the text; for characters, the UTF-8 form of what the pre-tokenizer
+        writes. Exact for every pre-tokenizer, and slow: the presets' native scanners are in
+        `hf_scaffold._counter`.
 
         Raises:
             ConfigurationError: the pre-tokenizer writes a character that stands for no byte.
         """
-        if self.normalizer is not None:
-            text = self.normalizer.normalize_str(text)
+        if self.alphabet == "chars":
+            return [pretoken.encode() for pretoken in self._pretokens(text)]
         try:
-            return [symbols_to_bytes(pretoken) for pretoken, _ in self.pre_tokenizer.pre_tokenize_str(text)]
+            return [symbols_to_bytes(pretoken) for pretoken in self._pretokens(text)]
         except KeyError as error:
             raise ConfigurationError(
                 f"the pre-tokenizer writes {error.args[0]!r}, which stands for no byte; put ByteLevel last"
             ) from None
+
+    def _pretokens(self, text: str) -> list[str]:
+        """The pre-tokens as the pre-tokenizer writes them."""
+        if self.normalizer is not None:
+            text = self.normalizer.normalize_str(text)
+        if self.pre_tokenizer is None:
+            return [text] if text else []
+        return [pretoken for pretoken, _ in self.pre_tokenizer.pre_tokenize_str(text)]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Pretokenizer) and self._json == other._json
@@ -149,19 +208,23 @@ class Pretokenizer:
 
 
 def get_pretokenizer(
-    pretokenizer: str | PreTokenizer | Pretokenizer | Tokenizer = DEFAULT_PRESET,
+    pretokenizer: str | PreTokenizer | Pretokenizer | Tokenizer | None = None,
     normalizer: Normalizer | None = None,
+    alphabet: str | None = None,
 ) -> Pretokenizer:
     """The pre-tokenizer that a preset's name or a `tokenizers` object means.
 
     Args:
-        pretokenizer: A name in `PRESETS`; a `tokenizers` pre-tokenizer; a `tokenizers.Tokenizer`, for its
-            normalizer and pre-tokenizer; or a `Pretokenizer`.
+        pretokenizer: A name in `PRESETS`, for bytes, or in `CHARACTER_PRESETS`, for characters; a
+            `tokenizers` pre-tokenizer; a `tokenizers.Tokenizer`, for its normalizer and pre-tokenizer; or a
+            `Pretokenizer`. None: "gpt2-digits" for bytes, "metaspace" for characters.
         normalizer: A `tokenizers` normalizer to put first, in place of any that `pretokenizer` brings along.
+        alphabet: "bytes" or "chars". None: that of a `Pretokenizer`, else "bytes".
     Returns:
         A Pretokenizer; objects that equal a preset's, without a normalizer, are that preset.
     Raises:
-        ConfigurationError: the name is no preset's, or an object is written in Python.
+        ConfigurationError: the name is no preset's, or an object is written in Python or for another
+            alphabet.
         TypeError: an argument is of another type.
     Example:
         >>> from tokenizers.pre_tokenizers import ByteLevel, Whitespace
@@ -169,23 +232,43 @@ def get_pretokenizer(
         'gpt2'
         >>> get_pretokenizer(Whitespace()).pretokenize("naïve, yes")
         [b'na\xc3\xafve', b',', b'yes']
+        >>> [pretoken.decode() for pretoken in get_pretokenizer(alphabet="chars").pretokenize("naïve, yes")]
+        ['▁naïve,', '▁yes']
     """
     if not isinstance(normalizer, Normalizer | None):
         raise TypeError(f"normalizer must be a tokenizers normalizer, not {type(normalizer).__name__}")
+    if isinstance(pretokenizer, Pretokenizer):
+        if alphabet not in (None, pretokenizer.alphabet):
+            raise ConfigurationError(f"this Pretokenizer is for {pretokenizer.alphabet}, not for {alphabet}")
+        alphabet = pretokenizer.alphabet
+    alphabet = "bytes" if alphabet is None else alphabet
+    if pretokenizer is None:
+        pretokenizer = CHARACTER_PRESETS[0] if alphabet == "chars" else DEFAULT_PRESET
     if isinstance(pretokenizer, str):
-        if pretokenizer not in _PRESETS:
-            known = ", ".join(PRESETS)
-            raise ConfigurationError(f"unknown pre-tokenizer {pretokenizer!r}; the presets are {known}")
-        return Pretokenizer(normalizer, _PRESETS[pretokenizer]())
+        return Pretokenizer(normalizer, _preset(pretokenizer, alphabet), alphabet)
     if isinstance(pretokenizer, PreTokenizer):
-        return Pretokenizer(normalizer, pretokenizer)
+        return Pretokenizer(normalizer, pretokenizer, alphabet)
     if isinstance(pretokenizer, Pretokenizer | Tokenizer):
-        own = pretokenizer.normalizer
-        return Pretokenizer(own if normalizer is None else normalizer, pretokenizer.pre_tokenizer)
+        own = pretokenizer.normalizer if normalizer is None else normalizer
+        return Pretokenizer(own, pretokenizer.pre_tokenizer, alphabet)
     raise TypeError(
         "pretokenizer must be a preset's name, a tokenizers pre-tokenizer or Tokenizer, or a Pretokenizer, "
         f"not {type(pretokenizer).__name__}"
     )
+
+
+def _preset(name: str, alphabet: str) -> PreTokenizer:
+    presets, others = _PRESETS, _CHARACTER_PRESETS
+    if alphabet == "chars":
+        presets, others = others, presets
+    if name not in presets:
+        known = ", ".join(presets)
+        if name in others:
+            raise ConfigurationError(
+                f"pre-tokenizer {name!r} does not go with alphabet={alphabet!r}, whose presets are {known}"
+            )
+        raise ConfigurationError(f"unknown pre-tokenizer {name!r}; the presets are {known}")
+    return presets[name]()
 
 
 def _parts_of(normalizer: Normalizer | None, pre_tokenizer: PreTokenizer | None) -> dict[str, Any]:
