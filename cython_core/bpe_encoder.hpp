@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -10,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "utf8.hpp"
 #include "widths.hpp"
 
 namespace hf_scaffold {
@@ -60,11 +62,76 @@ class RuleTable {
   std::vector<Slot> slots_;
 };
 
+// The symbols of a pre-token read as UTF-8 characters. A character's symbol depends on whether it begins its
+// pre-token and whether it ends it, since affixes mark that.
+class CharacterTable {
+ public:
+  // The token of a character (its UTF-8 form) where it continues a pre-token or not, and ends one or not.
+  void set(const std::string& character, bool continues, bool ends, token_id_t token) {
+    forms_.try_emplace(key(as_bytes(character), character.size()), Forms{NO_ID, NO_ID, NO_ID, NO_ID})
+        .first->second[form(continues, ends)] = token;
+  }
+
+  // Characters without a token become this one; of several in a row only one is left if they fuse.
+  void set_unknown(token_id_t token, bool fuse) {
+    unknown_ = token;
+    fuse_ = fuse;
+  }
+
+  // Calls add(token) for each symbol of the pre-token, from left to right. Where there is no unknown token,
+  // characters without a token are dropped, and so are bytes that are not UTF-8.
+  template <class Add>
+  void read(const byte_t* bytes, std::size_t n, Add add) const {
+    const byte_t* const end = bytes + n;
+    bool after_unknown = false;
+    for (const byte_t* at = bytes; at != end;) {
+      const std::size_t well_formed = character_length(at, end);
+      const std::size_t length = well_formed != 0 ? well_formed : 1;
+      const token_id_t token = find(at, well_formed, at != bytes, at + length == end);
+      if (token != NO_ID) {
+        add(token);
+      } else if (unknown_ != NO_ID && !(fuse_ && after_unknown)) {
+        add(unknown_);
+      }
+      after_unknown = token == NO_ID;
+      at += length;
+    }
+  }
+
+ private:
+  using Forms = std::array<token_id_t, 4>;
+
+  static const byte_t* as_bytes(const std::string& text) { return reinterpret_cast<const byte_t*>(text.data()); }
+  static std::size_t form(bool continues, bool ends) { return 2 * continues + ends; }
+
+  // At most four bytes, so that a character is its own key.
+  static std::uint32_t key(const byte_t* bytes, std::size_t n) {
+    std::uint32_t key = 0;
+    for (std::size_t i = 0; i < n; ++i) key = key << 8 | bytes[i];
+    return key;
+  }
+
+  token_id_t find(const byte_t* bytes, std::size_t n, bool continues, bool ends) const {
+    if (n == 0) return NO_ID;
+    const auto found = forms_.find(key(bytes, n));
+    return found == forms_.end() ? NO_ID : found->second[form(continues, ends)];
+  }
+
+  std::unordered_map<std::uint32_t, Forms> forms_;
+  token_id_t unknown_ = NO_ID;
+  bool fuse_ = false;
+};
+
 class BpeEncoder {
  public:
   explicit BpeEncoder(std::size_t n_rules) : rules_(n_rules), byte_ids_(256, NO_ID) {}
 
   void set_byte(unsigned char byte, token_id_t token) { byte_ids_[byte] = token; }
+  // From here on pre-tokens are read as characters, not as bytes.
+  CharacterTable& characters() {
+    by_character_ = true;
+    return characters_;
+  }
   void add_rule(token_id_t left, token_id_t right, token_id_t merged) {
     rules_.add(left, right, {n_rules_++, merged});
   }
@@ -76,7 +143,7 @@ class BpeEncoder {
     replacements_[token] = tokens;
   }
 
-  // Appends the pre-token's tokens to `out`. Bytes without a token are dropped. `work` is scratch space, one
+  // Appends the pre-token's tokens to `out`. Symbols without a token are dropped. `work` is scratch space, one
   // for each thread; the encoder itself is not changed. O(n log n) for n bytes.
   struct Work;
   void encode(const unsigned char* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out) const {
@@ -88,8 +155,12 @@ class BpeEncoder {
       }
     }
     work.nodes.clear();
-    for (std::size_t i = 0; i < n; ++i) {
-      if (byte_ids_[bytes[i]] != NO_ID) work.nodes.push_back({byte_ids_[bytes[i]], 0, 0, 0});
+    if (by_character_) {
+      characters_.read(bytes, n, [&](token_id_t token) { work.nodes.push_back({token, 0, 0, 0}); });
+    } else {
+      for (std::size_t i = 0; i < n; ++i) {
+        if (byte_ids_[bytes[i]] != NO_ID) work.nodes.push_back({byte_ids_[bytes[i]], 0, 0, 0});
+      }
     }
     if (work.nodes.size() <= SHORT) {
       merge_by_scanning(work);
@@ -197,6 +268,8 @@ class BpeEncoder {
   RuleTable rules_;
   std::uint32_t n_rules_ = 0;
   std::vector<token_id_t> byte_ids_;
+  CharacterTable characters_;
+  bool by_character_ = false;
   std::unordered_map<std::string, token_id_t> wholes_;
   std::vector<std::vector<token_id_t>> replacements_;
 };

@@ -2,6 +2,7 @@
 """Encoding of pre-tokens by merge rank, with the scaffold tokens replaced on the way out."""
 
 from libc.string cimport memcpy
+from libcpp cimport bool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
@@ -13,9 +14,14 @@ cdef extern from "bpe_encoder.hpp" namespace "hf_scaffold" nogil:
     cppclass EncoderWork "hf_scaffold::BpeEncoder::Work":
         pass
 
+    cppclass CharacterTable:
+        void set(const string&, bool, bool, token_id_t) except +
+        void set_unknown(token_id_t, bool)
+
     cppclass BpeEncoder:
         BpeEncoder(size_t) except +
         void set_byte(unsigned char, token_id_t)
+        CharacterTable& characters()
         void add_rule(token_id_t, token_id_t, token_id_t)
         void add_whole(const string&, token_id_t) except +
         void set_replacement(token_id_t, const vector[token_id_t]&) except +
@@ -26,27 +32,33 @@ cdef class PretokenEncoder:
     """Ordinary BPE over pre-tokens, then replacement of tokens. Immutable; calls may run concurrently.
 
     Args:
-        byte_ids: int32, 256: the token of each byte, -1 where the byte has none and is dropped.
+        symbols: What a pre-token is before merging. A row of 256 int32: bytes, and the token of each, -1 where
+            it has none and is dropped. A dict: characters, and (character as UTF-8, whether it continues a
+            pre-token, whether it ends one) to its token.
         rules: int32, (n, 3): left, right and merged token, in rank order.
         replacements: Token to the tokens that replace it in the output.
         wholes: Pre-tokens that become one token without merging.
+        unknown: The token of characters without one; -1 if these are dropped.
+        fuse_unknown: Whether characters in a row without a token become one token together.
     """
 
     cdef BpeEncoder* encoder
 
     def __cinit__(
         self,
-        const token_id_t[::1] byte_ids,
+        symbols,
         const token_id_t[:, ::1] rules,
         dict replacements,
         dict wholes,
+        token_id_t unknown=-1,
+        bool fuse_unknown=False,
     ):
         cdef Py_ssize_t i
-        if byte_ids.shape[0] != 256:
-            raise ValueError(f"byte_ids has {byte_ids.shape[0]} entries instead of 256")
         self.encoder = new BpeEncoder(rules.shape[0])
-        for i in range(256):
-            self.encoder.set_byte(<unsigned char>i, byte_ids[i])
+        if isinstance(symbols, dict):
+            self._set_characters(symbols, unknown, fuse_unknown)
+        else:
+            self._set_bytes(symbols)
         for i in range(rules.shape[0]):
             self.encoder.add_rule(rules[i, 0], rules[i, 1], rules[i, 2])
         for token, tokens in replacements.items():
@@ -56,6 +68,19 @@ cdef class PretokenEncoder:
 
     def __dealloc__(self):
         del self.encoder
+
+    cdef int _set_bytes(self, const token_id_t[::1] tokens) except -1:
+        cdef Py_ssize_t i
+        if tokens.shape[0] != 256:
+            raise ValueError(f"symbols has {tokens.shape[0]} entries instead of 256")
+        for i in range(256):
+            self.encoder.set_byte(<unsigned char>i, tokens[i])
+
+    cdef int _set_characters(self, dict tokens, token_id_t unknown, bool fuse_unknown) except -1:
+        cdef CharacterTable* characters = &self.encoder.characters()
+        for (character, continues, ends), token in tokens.items():
+            characters.set(character, continues, ends, token)
+        characters.set_unknown(unknown, fuse_unknown)
 
     def encode(self, const unsigned char[::1] data, const long long[::1] offsets):
         """Encode the pre-tokens data[offsets[i] : offsets[i + 1]]; releases the GIL.

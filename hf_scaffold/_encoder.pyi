@@ -4,10 +4,12 @@ from numpy.typing import NDArray
 class PretokenEncoder:
     def __init__(
         self,
-        byte_ids: NDArray[np.int32],
+        symbols: NDArray[np.int32] | dict[tuple[bytes, bool, bool], int],
         rules: NDArray[np.int32],
         replacements: dict[int, list[int]],
         wholes: dict[bytes, int],
+        unknown: int = -1,
+        fuse_unknown: bool = False,
     ) -> None: ...
     def encode(
         self, data: bytes | bytearray | memoryview, offsets: NDArray[np.int64]
