@@ -5,7 +5,8 @@ Tokens are numbered in the order of their creation: special tokens, alphabet, me
 creation id never changes. `MergeLoop._run` is the algorithm; what it calls stands below it, in the
 order of use. Files, presets and defaults are none of this module's business.
 
-Three facts keep the code short.
+Three facts keep the code short. They hold where no two sequences of symbols spell the same string; for the rare
+corpora where affixes make that happen there is `AmbiguousMergeLoop`, at the end.
 
 1. A string is only ever built in one way. Take two places that hold the same base symbols between two
    boundaries that still stand: no merge has crossed those boundaries, so every replacement so far, going
@@ -25,7 +26,9 @@ writes at most four cells. Cells of BOUNDARY stand between pre-tokens and at bot
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint32_t
 from libcpp cimport bool
+from libcpp.algorithm cimport sort, unique
 from libcpp.string cimport string
+from libcpp.unordered_map cimport unordered_map
 from libcpp.unordered_set cimport unordered_set
 from libcpp.vector cimport vector
 
@@ -118,11 +121,13 @@ cdef class MergeLoop:
         offsets: int64, n_pretokens + 1 offsets into `symbols`.
         counts: int64 > 0, n_pretokens > 0.
         tokens: The fixed tokens' strings as UTF-8, special tokens first, then the alphabet. No two
-            sequences of alphabet symbols may spell the same string.
+            sequences of alphabet symbols in the corpus may spell the same string.
         n_special: How many of `tokens` are special.
         min_frequency: Stop once the head of the queue occurs fewer times than this.
         max_token_length: Base symbols a merged token may have; 0 for any number.
         scaffold: False trains plain BPE.
+        prefix_length: Bytes that the right token loses when it is merged: those of the
+            continuing_subword_prefix, with which every right token begins.
     Raises:
         CountOverflowError: a symbol occurs more than 2**63 - 1 times.
         CorpusError: more than 2**32 - 2 symbols and pre-tokens together.
@@ -153,6 +158,7 @@ cdef class MergeLoop:
         # The settings and the size reached.
         size_t n_fixed
         size_t n_scaffolds
+        size_t prefix_length
         count_t min_frequency
         position_t max_token_length
         bool scaffold
@@ -167,7 +173,9 @@ cdef class MergeLoop:
         count_t min_frequency,
         position_t max_token_length,
         bool scaffold,
+        size_t prefix_length=0,
     ):
+        self.prefix_length = prefix_length
         self.n_fixed = len(tokens)
         self.min_frequency = max(1, min_frequency)
         self.max_token_length = max_token_length
@@ -240,10 +248,7 @@ cdef class MergeLoop:
         cdef count_t current
         while not self.queue.empty():
             top = self.queue.top()
-            if top.scaffold == NO_TOKEN:
-                current = self.pairs.at(top.pair).frequency
-            else:
-                current = self.frequency[top.scaffold]
+            current = self._frequency_of(top)
             if current == top.frequency:
                 return current
             if current == 0:
@@ -252,6 +257,12 @@ cdef class MergeLoop:
                 self.queue.requeue_top(current)
         return 0
 
+    cdef count_t _frequency_of(self, const Candidate& candidate) noexcept nogil:
+        """The candidate's current frequency; 0 for what is none any more."""
+        if candidate.scaffold == NO_TOKEN:
+            return self.pairs.at(candidate.pair).frequency
+        return self.frequency[candidate.scaffold]
+
     cdef void _reinstate(self, token_id_t token) noexcept nogil:
         """The scaffold token is a normal token again, with its old id and merge rank."""
         self.is_scaffold[token] = False
@@ -259,9 +270,14 @@ cdef class MergeLoop:
 
     cdef token_id_t _create(self, token_id_t left, token_id_t right) except -2 nogil:
         """The new normal token that (left, right) merges into. Its rule's rank is its place among merged tokens."""
+        return self._add_token(
+            self._merged_text(left, right), self.length[left] + self.length[right], left, right
+        )
+
+    cdef string _merged_text(self, token_id_t left, token_id_t right) except * nogil:
         cdef string text = self.strings[left]
-        text.append(self.strings[right])
-        return self._add_token(text, self.length[left] + self.length[right], left, right)
+        text.append(self.strings[right], self.prefix_length, self.strings[right].size())
+        return text
 
     cdef int _replace(self, token_id_t left, token_id_t right, token_id_t merged, Pair* pair) except -1 nogil:
         """Replaces (left, right) by merged everywhere, left to right, without overlap."""
@@ -374,12 +390,10 @@ cdef class MergeLoop:
         """Is the pair a candidate at all: not too long, and not the string of a special token?"""
         if self.max_token_length and self.length[left] + self.length[right] > self.max_token_length:
             return False
-        cdef size_t n_bytes = self.strings[left].size() + self.strings[right].size()
+        cdef size_t n_bytes = self.strings[left].size() + self.strings[right].size() - self.prefix_length
         if n_bytes >= self.some_special_has_length.size() or not self.some_special_has_length[n_bytes]:
             return True
-        cdef string text = self.strings[left]
-        text.append(self.strings[right])
-        return self.specials.count(text) == 0
+        return self.specials.count(self._merged_text(left, right)) == 0
 
     cdef int _push(
         self, count_t frequency, token_id_t left, token_id_t right, token_id_t scaffold, uint32_t pair
@@ -503,3 +517,162 @@ cdef class MergeLoop:
     def merges(self):
         """list[tuple[int, int]]: the rules as creation ids, in rank order."""
         return list(zip(self.left_of, self.right_of, strict=True))[self.n_fixed :]
+
+
+cdef struct TokenPair:
+    token_id_t left
+    token_id_t right
+
+
+cdef class AmbiguousMergeLoop(MergeLoop):
+    """The loop for a corpus in which different sequences of symbols may spell the same string.
+
+    They are one token, then. With the prefix `##`, say, `###` is what `#` is inside a pre-token, and also what the
+    three symbols of a pre-token `###` make. So a token can have several rules and lengths, be made again when it
+    is long there, and pairs that were merged come back: none of the three facts above holds. Here a cell leads to
+    its token's neighbours by links instead of lengths, a pair gathers its places as they come, and is queued again
+    whenever it may have become more frequent. The result for any other corpus is the same as MergeLoop's, later.
+
+    Args: as for `MergeLoop`.
+    Raises: also CountOverflowError where all symbols together occur more than 2**63 - 1 times.
+    """
+
+    cdef:
+        unordered_map[string, token_id_t] ids
+        vector[uint32_t] rules         # pairs in rank order
+        # By pair.
+        vector[TokenPair] tokens_of
+        vector[bool] is_rule
+        vector[vector[position_t]] places  # first cells of left tokens; some are stale or there twice
+        # By cell, for the first cell of a token: the first cells of its neighbours, or the boundary.
+        vector[position_t] previous_cell
+        vector[position_t] next_cell
+        # Scratch space of _replace.
+        vector[uint32_t] raised
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        cdef size_t token
+        cdef count_t total = 0
+        for token in range(self.strings.size()):
+            self.ids[self.strings[token]] = <token_id_t>token
+            if not checked_add(total, self.frequency[token], &total):
+                raise CountOverflowError("the corpus has more than 2**63 - 1 symbols")
+        with nogil:
+            self._link()
+
+    cdef int _link(self) except -1 nogil:
+        cdef position_t cell
+        cdef uint32_t pair
+        cdef Pair* known
+        cdef TokenPair tokens
+        for cell in range(<position_t>self.cells.size()):
+            self.previous_cell.push_back(cell - 1)  # of the first cell, a boundary, none is ever asked for
+            self.next_cell.push_back(cell + 1)
+        self.is_rule.resize(self.pairs.size(), False)
+        self.places.resize(self.pairs.size())
+        for pair in range(<uint32_t>self.pairs.size()):
+            known = self.pairs.at(pair)
+            tokens.left = self.cells[known.cells[0]]
+            tokens.right = self.cells[known.cells[0] + 1]
+            self.tokens_of.push_back(tokens)
+            self.places[pair].assign(known.cells, known.cells + known.size)
+
+    cdef count_t _frequency_of(self, const Candidate& candidate) noexcept nogil:
+        """A token that a merge reinstated is no candidate any more, but may still be queued."""
+        if candidate.scaffold != NO_TOKEN and not self.is_scaffold[candidate.scaffold]:
+            return 0
+        return MergeLoop._frequency_of(self, candidate)
+
+    cdef token_id_t _create(self, token_id_t left, token_id_t right) except -2 nogil:
+        """The normal token that (left, right) merges into: new, reinstated or there all along."""
+        cdef uint32_t pair = self.pairs.find_or_add(left, right)
+        if not self.is_rule[pair]:
+            self.is_rule[pair] = True
+            self.rules.push_back(pair)
+        cdef string text = self._merged_text(left, right)
+        if self.ids.count(text) == 0:
+            self.ids[text] = MergeLoop._create(self, left, right)
+        cdef token_id_t merged = self.ids[text]
+        if self.is_scaffold[merged]:
+            self._reinstate(merged)
+        return merged
+
+    cdef int _replace(self, token_id_t left, token_id_t right, token_id_t merged, Pair* pair) except -1 nogil:
+        """Replaces (left, right) by merged everywhere, left to right, without overlap.
+
+        Every pair's frequency is exact after each single replacement.
+        """
+        cdef position_t start
+        cdef size_t i
+        self._find_places(left, right)
+        self.raised.clear()
+        for start in self.merged_cells:
+            self._replace_at(start, merged)
+        sort(self.raised.begin(), self.raised.end())
+        self.raised.erase(unique(self.raised.begin(), self.raised.end()), self.raised.end())
+        for i in range(self.raised.size()):
+            self._queue_again(self.raised[i])
+
+    cdef int _find_places(self, token_id_t left, token_id_t right) except -1 nogil:
+        """Writes the first cells of the places to replace to merged_cells, in ascending order."""
+        cdef vector[position_t] known
+        cdef position_t start, right_cell = 0
+        known.swap(self.places[self.pairs.find_or_add(left, right)])
+        sort(known.begin(), known.end())
+        known.erase(unique(known.begin(), known.end()), known.end())
+        self.merged_cells.clear()
+        for start in known:
+            if start == right_cell or self.cells[start] != left or self.cells[self.next_cell[start]] != right:
+                continue
+            self.merged_cells.push_back(start)
+            right_cell = self.next_cell[start]
+
+    cdef int _replace_at(self, position_t start, token_id_t merged) except -1 nogil:
+        cdef position_t before = self.previous_cell[start]
+        cdef position_t middle = self.next_cell[start]
+        cdef position_t end = self.next_cell[middle]
+        cdef token_id_t left = self.cells[start], right = self.cells[middle]
+        cdef token_id_t left_neighbour = self.cells[before], right_neighbour = self.cells[end]
+        cdef count_t weight = self.counts[self.owner[start]]
+        self.frequency[left] -= weight
+        self.frequency[right] -= weight
+        self.frequency[merged] += weight
+        self.pairs.find(left, right).frequency -= weight
+        if left_neighbour != BOUNDARY:
+            self.pairs.find(left_neighbour, left).frequency -= weight
+            self._add_place(left_neighbour, merged, weight, before)
+        if right_neighbour != BOUNDARY:
+            self.pairs.find(right, right_neighbour).frequency -= weight
+            self._add_place(merged, right_neighbour, weight, start)
+        self.cells[start] = merged
+        self.cells[middle] = INSIDE
+        self.next_cell[start] = end
+        self.previous_cell[end] = start
+
+    cdef int _add_place(
+        self, token_id_t left, token_id_t right, count_t weight, position_t cell
+    ) except -1 nogil:
+        cdef uint32_t pair = self.pairs.find_or_add(left, right)
+        cdef TokenPair tokens
+        if pair == self.places.size():
+            tokens.left = left
+            tokens.right = right
+            self.tokens_of.push_back(tokens)
+            self.is_rule.push_back(False)
+            self.places.resize(pair + 1)
+        self.pairs.at(pair).frequency += weight
+        self.places[pair].push_back(cell)
+        self.raised.push_back(pair)
+
+    cdef int _queue_again(self, uint32_t pair) except -1 nogil:
+        """Queues a pair at its frequency now. It may be queued already: what comes up later finds it merged."""
+        cdef count_t frequency = self.pairs.at(pair).frequency
+        cdef TokenPair tokens = self.tokens_of[pair]
+        if frequency > 0 and self._may_merge(tokens.left, tokens.right):
+            self._push(frequency, tokens.left, tokens.right, NO_TOKEN, pair)
+
+    @property
+    def merges(self):
+        """list[tuple[int, int]]: the rules as creation ids, in rank order."""
+        return [(self.tokens_of[pair].left, self.tokens_of[pair].right) for pair in self.rules]
