@@ -18,7 +18,7 @@ import re
 import tempfile
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +40,9 @@ FIRST_SCAFFOLD_ID = 1 << 31
 WINDOW = 32
 # Kept per tokenizer: few settings alternate in practice, and each keeps its own table of added tokens.
 MAX_PIPELINES = 16
+
+# Of the BPE model: how text becomes symbols. An affix marks those that continue a pre-token, or end it.
+MODEL_SETTINGS = ("unk_token", "fuse_unk", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
 
 # Text to the byte-level stand-ins of its UTF-8, unsplit.
 STAND_INS = ByteLevel(add_prefix_space=False, use_regex=False)
@@ -260,10 +263,12 @@ class ExpandedModel:
         }
         merges = [(left, right) for left, right in scaffold["merges"]]
         self.dropout = public.model.dropout
-        settings = {name: getattr(public.model, name) for name in ("unk_token", "fuse_unk", "byte_fallback")}
+        settings = {name: getattr(public.model, name) for name in MODEL_SETTINGS}
+        settings = {name: value for name, value in settings.items() if value is not None}
         self.model = BPE({**vocab, **scaffold_ids}, merges, dropout=self.dropout, **settings)
         # Makes a token of every symbol: for the offsets of a token's pieces.
-        self.symbols = BPE(vocab, [], **settings)
+        self.symbols = BPE({**vocab, **scaffold_ids}, [], **settings)
+        self.prefix = public.model.continuing_subword_prefix or ""
         self.pipelines: dict[Any, Pipelines] = {}
 
     def demolish_ids(self, ids: list[int]) -> list[int]:
@@ -438,25 +443,42 @@ class CallBackend:
     def locate_symbols(self, encoding: Encoding, sequence: Any) -> "Symbols":
         is_pretokenized = not isinstance(sequence, str)
         symbols = self.pipelines.symbols.encode(sequence, None, is_pretokenized, add_special_tokens=False)
-        return Symbols(encoding, symbols)
+        return Symbols(encoding, symbols, self.expanded.prefix)
 
 
 class Symbols:
-    """Where each symbol of a sequence stands in the text, found by the position of its token."""
+    """Where each symbol of a sequence stands in the text, found by the position of its token.
 
-    def __init__(self, encoding: Encoding, symbols: Encoding) -> None:
+    Args:
+        encoding: The sequence in tokens.
+        symbols: The same, every symbol its own token. An added or unknown token is the same on both sides.
+        prefix: What a token loses behind another one.
+    """
+
+    def __init__(self, encoding: Encoding, symbols: Encoding, prefix: str) -> None:
         self.offsets = symbols.offsets
+        self.symbols = symbols.tokens
+        self.prefix = prefix
         self.first_symbol = []
-        symbol_ids = symbols.ids
         at = 0
-        for token_id, token in zip(encoding.ids, encoding.tokens, strict=True):
+        for token in encoding.tokens:
             self.first_symbol.append(at)
-            # The same id on both sides: an added or unknown token, or a symbol.
-            at += 1 if symbol_ids[at] == token_id else len(token)
+            spelled, at = self.symbols[at], at + 1
+            while spelled != token:  # a token's length does not tell: affixes belong to symbols
+                spelled, at = join(spelled, self.symbols[at], prefix), at + 1
+        self.first_symbol.append(at)
 
     def offsets_of(self, position: int, parts: list[str]) -> list[Offsets]:
-        first = self.first_symbol[position]
-        return [(self.offsets[first + i][0], self.offsets[first + j - 1][1]) for i, j in spans(parts)]
+        """A part that begins or ends inside a symbol covers it; that takes a text that spells affixes."""
+        first, end = self.first_symbol[position : position + 2]
+        ends = [stop for _, stop in spans(self.symbols[first:end], self.prefix)]
+        return [
+            (
+                self.offsets[first + bisect_right(ends, i)][0],
+                self.offsets[first + bisect_right(ends, j - 1)][1],
+            )
+            for i, j in spans(parts, self.prefix)
+        ]
 
 
 class LazyEncoding:
@@ -570,9 +592,10 @@ def walk_characters(text: str, start: int, parts: list[str]) -> list[Offsets] | 
     return [(start + bisect_right(ends, i), start + bisect_right(ends, j - 1) + 1) for i, j in spans(parts)]
 
 
-def spans(parts: list[str]) -> Iterator[Offsets]:
-    """(start, stop) of each part in their concatenation."""
-    return pairwise(accumulate(map(len, parts), initial=0))
+def spans(parts: list[str], prefix: str = "") -> Iterator[Offsets]:
+    """(start, stop) of each part in the token that they make, where only the first keeps its prefix."""
+    lengths = [len(part) - (len(prefix) if i else 0) for i, part in enumerate(parts)]
+    return pairwise(accumulate(lengths, initial=0))
 
 
 # ---- text and files ----
@@ -634,13 +657,33 @@ def violations(scaffold: Any, backend: Tokenizer) -> Iterator[str]:
     if agreement is not None and not (isinstance(agreement, (int, float)) and 0 <= agreement <= 1):
         yield f"raw_agreement is {agreement!r}, not a share from 0 to 1"
     vocab = backend.get_vocab(with_added_tokens=False)
-    merged = {left + right for left, right in merges}
-    yield from merge_violations(merges, vocab.keys() | demolish.keys())
-    yield from demolish_violations(demolish, vocab, merged)
+    prefix, suffix = backend.model.continuing_subword_prefix or "", backend.model.end_of_word_suffix or ""
+    merged = {join(left, right, prefix) for left, right in merges}
+    yield from merge_violations(merges, vocab.keys() | demolish.keys(), prefix)
+    yield from demolish_violations(demolish, vocab, merged, prefix)
     added = {token.content for token in backend.get_added_tokens_decoder().values()}
     for token in vocab:
-        if len(token) > 1 and token not in merged and token not in added and token != backend.model.unk_token:
+        if not (
+            token in merged
+            or token in added
+            or token == backend.model.unk_token
+            or is_symbol(token, prefix, suffix)
+        ):
             yield f"no merge makes the public token {token!r}"
+
+
+def join(left: str, right: str, prefix: str) -> str:
+    """The token that two merge into: what continues a pre-token begins with the prefix."""
+    return left + right[len(prefix) :]
+
+
+def is_symbol(token: str, prefix: str, suffix: str) -> bool:
+    """Whether this is one character, or one with affixes."""
+    return any(
+        len(token) == len(start) + 1 + len(end) and token.startswith(start) and token.endswith(end)
+        for start in {"", prefix}
+        for end in {"", suffix}
+    )
 
 
 def is_pair(value: Any) -> bool:
@@ -651,10 +694,12 @@ def is_token_list(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(token, str) and token for token in value)
 
 
-def merge_violations(merges: Iterable[Iterable[str]], expanded: Set[str]) -> Iterator[str]:
+def merge_violations(merges: Iterable[Iterable[str]], expanded: Set[str], prefix: str) -> Iterator[str]:
     seen = set()
     for rank, (left, right) in enumerate(merges):
-        for token in (left, right, left + right):
+        if not right.startswith(prefix):
+            yield f"merges[{rank}], ({left!r}, {right!r}): {right!r} does not begin with {prefix!r}"
+        for token in (left, right, join(left, right, prefix)):
             if token not in expanded:
                 yield f"merges[{rank}], ({left!r}, {right!r}): {token!r} is neither public nor a scaffold"
         if (left, right) in seen:
@@ -663,7 +708,7 @@ def merge_violations(merges: Iterable[Iterable[str]], expanded: Set[str]) -> Ite
 
 
 def demolish_violations(
-    demolish: Mapping[str, Sequence[str]], vocab: Mapping[str, int], merged: Set[str]
+    demolish: Mapping[str, Sequence[str]], vocab: Mapping[str, int], merged: Set[str], prefix: str
 ) -> Iterator[str]:
     for token, pieces in demolish.items():
         if token in vocab:
@@ -673,7 +718,7 @@ def demolish_violations(
         for piece in pieces:
             if piece not in vocab:
                 yield f"{token!r} is demolished to {piece!r}, which is no public token"
-        if "".join(pieces) != token:
+        if not pieces or reduce(partial(join, prefix=prefix), pieces) != token:
             yield f"{token!r} is demolished to {list(pieces)!r}, which spells something else"
 
 
