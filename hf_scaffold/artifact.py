@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,14 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tokenizers import AddedToken, Tokenizer, decoders
+from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE
 
 from hf_scaffold._encoder import PretokenEncoder
 from hf_scaffold._files import write_files
 from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE, symbols_to_bytes
+from hf_scaffold.decoding import decoder_for
 from hf_scaffold.errors import ArtifactError, ConfigurationError
 from hf_scaffold.pretokenize import Pretokenizer, get_pretokenizer
+from hf_scaffold.symbols import NO_AFFIXES, Affixes
 
 if TYPE_CHECKING:
     from hf_scaffold.counts import PreTokenCounts
@@ -31,14 +34,19 @@ __all__ = ["Pair", "ScaffoldBPE", "derive_demolish_map"]
 
 FORMAT_VERSION = 1
 VOCAB_FILE, MERGES_FILE, DEMOLISH_FILE = "vocab.json", "merges.txt", "demolish.json"
+MERGES_JSON_FILE = "merges.json"
 MERGES_HEADER = "#version: 0.2"
+_CHARACTER_SETTINGS = ("unk_token", "fuse_unk", "continuing_subword_prefix", "end_of_word_suffix")
 
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, repr=False)
 class ScaffoldBPE:
-    """A trained Scaffold-BPE: what the encoder needs, in token strings of the byte-level alphabet.
+    """A trained Scaffold-BPE: what the encoder needs, in token strings.
+
+    These are in the byte-level alphabet; or, where the pre-tokenizer's alphabet is characters, in those, with
+    continuing_subword_prefix and end_of_word_suffix where they belong.
 
     An instance is always consistent: the constructor checks everything and names the first violation.
 
@@ -54,6 +62,10 @@ class ScaffoldBPE:
         raw_agreement: Share of the training corpus' pre-tokens that `raw_model` encodes as `encode` does,
             weighted by counts; None if never measured.
         stop_reason: Why training ended before vocab_size tokens; None if it reached them.
+        unk_token: The special token for characters without a token; None if they are dropped.
+        fuse_unk: Whether several of them in a row are one unk_token.
+        continuing_subword_prefix: Begins every token that doesn't begin a pre-token.
+        end_of_word_suffix: Ends every token that ends a pre-token.
     Raises:
         ArtifactError: the parts contradict each other.
     Example:
@@ -74,8 +86,13 @@ class ScaffoldBPE:
     raw_splits: dict[str, Pair] = field(default_factory=dict)
     raw_agreement: float | None = None
     stop_reason: str | None = None
+    unk_token: str | None = None
+    fuse_unk: bool = False
+    continuing_subword_prefix: str | None = None
+    end_of_word_suffix: str | None = None
 
     def __post_init__(self) -> None:
+        _check_symbols(self)
         _check_vocab(self)
         _check_demolish_map(self)
         _check_merges(self)
@@ -99,6 +116,20 @@ class ScaffoldBPE:
         return len(self.vocab) - len(self.demolish_map)
 
     @cached_property
+    def affixes(self) -> Affixes:
+        """How tokens are spelled: the prefix and the suffix, empty for None."""
+        return Affixes(self.continuing_subword_prefix or "", self.end_of_word_suffix or "")
+
+    @property
+    def by_character(self) -> bool:
+        """Whether the alphabet is characters rather than bytes."""
+        return self.pretokenizer.alphabet == "chars"
+
+    def is_symbol(self, token: str) -> bool:
+        """Whether the string is one symbol; where text spells affixes, a merged token may look like one."""
+        return bool(self.affixes.readings(token)) if self.by_character else token in SYMBOL_TO_BYTE
+
+    @cached_property
     def tokens(self) -> list[str]:
         """The normal tokens; the position is the public id."""
         return list(self.vocab)[: self.vocab_size]
@@ -115,9 +146,8 @@ class ScaffoldBPE:
             KeyError: the token is not in the vocabulary.
         """
         if token not in self.vocab:
-            raise KeyError(
-                f"{token!r} is not in the vocabulary; token strings are in the byte-level alphabet"
-            )
+            spelled = "with the affixes of their place" if self.by_character else "in the byte-level alphabet"
+            raise KeyError(f"{token!r} is not in the vocabulary; token strings are {spelled}")
         return self.demolish_map.get(token, (token,))
 
     # ---- encoding
@@ -128,8 +158,8 @@ class ScaffoldBPE:
         Args:
             pretokens: UTF-8 or any other bytes, each encoded for itself: nothing is split or normalized.
         Returns:
-            One list of ids a pre-token. Bytes outside the alphabet are dropped, as `tokenizers` does
-            where there is no unk token.
+            One list of ids a pre-token. Bytes and characters outside the alphabet are dropped where there is
+            no unk_token, as `tokenizers` does.
         Cost: O(n log n) for a pre-token of n bytes; releases the GIL.
         Example:
             >>> import hf_scaffold as hs
@@ -149,30 +179,54 @@ class ScaffoldBPE:
             self.vocab[token]: [self.vocab[part] for part in parts]
             for token, parts in self.demolish_map.items()
         }
-        return self._pretoken_encoder(self.merges, demolished, {})
+        return self._pretoken_encoder(self.merges, demolished, {}, self.vocab)
 
     @cached_property
     def raw_encoder(self) -> PretokenEncoder:
         """The encoder that a plain BPE engine makes of `raw_model`, over arrays of pre-tokens."""
-        wholes = {
-            symbols_to_bytes(token): token_id
-            for token_id, token in enumerate(self.tokens)
-            if token not in self.special_tokens or SYMBOL_TO_BYTE.keys() >= set(token)
-        }
-        return self._pretoken_encoder(self._raw_merges, {}, wholes)
+        wholes: dict[bytes, int] = {}
+        if self._takes_wholes and self.by_character:
+            wholes = {token.encode(): token_id for token_id, token in enumerate(self.tokens)}
+        elif self._takes_wholes:
+            wholes = {
+                symbols_to_bytes(token): token_id
+                for token_id, token in enumerate(self.tokens)
+                if token not in self.special_tokens or SYMBOL_TO_BYTE.keys() >= set(token)
+            }
+        return self._pretoken_encoder(self._raw_merges, {}, wholes, self.tokens)
+
+    @property
+    def _takes_wholes(self) -> bool:
+        """Whether a plain BPE engine may take a pre-token that is a token whole (`ignore_merges`).
+
+        It compares the bare text, so with a suffix it would find the token of the same text inside a word.
+        """
+        return not self.affixes.suffix
 
     def _pretoken_encoder(
-        self, merges: Sequence[Pair], replacements: dict[int, list[int]], wholes: dict[bytes, int]
+        self,
+        merges: Sequence[Pair],
+        replacements: dict[int, list[int]],
+        wholes: dict[bytes, int],
+        tokens: Iterable[str],
     ) -> PretokenEncoder:
-        byte_ids = [self.vocab.get(symbol, -1) for _, symbol in sorted(BYTE_TO_SYMBOL.items())]
-        rules = [(self.vocab[left], self.vocab[right], self.vocab[left + right]) for left, right in merges]
-        return PretokenEncoder(
-            np.array(byte_ids, np.int32), np.array(rules, np.int32).reshape(-1, 3), replacements, wholes
-        )
+        join, vocab = self.affixes.join, self.vocab
+        rules = [(vocab[left], vocab[right], vocab[join(left, right)]) for left, right in merges]
+        rows = np.array(rules, np.int32).reshape(-1, 3)
+        if not self.by_character:
+            byte_ids = [vocab.get(symbol, -1) for _, symbol in sorted(BYTE_TO_SYMBOL.items())]
+            return PretokenEncoder(np.array(byte_ids, np.int32), rows, replacements, wholes)
+        characters = {
+            (character.encode(), continues, ends): vocab[token]
+            for token in tokens
+            for character, continues, ends in self.affixes.readings(token)
+        }
+        unknown = -1 if self.unk_token is None else vocab[self.unk_token]
+        return PretokenEncoder(characters, rows, replacements, wholes, unknown, self.fuse_unk)
 
     @cached_property
     def _raw_merges(self) -> list[Pair]:
-        rules = {left + right: (left, right) for left, right in reversed(self.merges)}
+        rules = {self.affixes.join(*pair): pair for pair in reversed(self.merges)}
         normal = set(self.tokens)
         chosen = [self.raw_splits.get(token) or rules.get(token) for token in self.tokens]
         return [rule for rule in chosen if rule and normal.issuperset(rule)]
@@ -182,10 +236,18 @@ class ScaffoldBPE:
 
         An approximation: it agrees with `encode` on the share `raw_agreement` of pre-tokens. A token keeps
         its own rule where both parts are normal tokens, else it gets the one in `raw_splits`, if any;
-        a pre-token that is a token as a whole is taken whole.
+        a pre-token that is a token as a whole is taken whole, unless tokens have a suffix.
         """
         public = {token: token_id for token_id, token in enumerate(self.tokens)}
-        return BPE(vocab=public, merges=self._raw_merges, ignore_merges=True)
+        names = ("unk_token", "continuing_subword_prefix", "end_of_word_suffix")
+        settings = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return BPE(
+            vocab=public,
+            merges=self._raw_merges,
+            ignore_merges=self._takes_wholes,
+            fuse_unk=self.fuse_unk,
+            **settings,
+        )
 
     def agreement(self, counts: PreTokenCounts) -> float:
         """Share of pre-tokens, weighted by counts, that `raw_model` encodes as `encode` does."""
@@ -215,15 +277,18 @@ class ScaffoldBPE:
         Args:
             **kwargs: As for `PreTrainedTokenizerFast`: eos_token, bos_token, unk_token, pad_token,
                 model_max_length, chat_template, …. A special token that is not in the vocabulary gets the
-                next free id, from |V| on.
+                next free id, from |V| on. unk_token is the artifact's where none is named.
         """
         from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
         backend = Tokenizer(self.raw_model())
         if self.pretokenizer.normalizer is not None:
             backend.normalizer = self.pretokenizer.normalizer
-        backend.pre_tokenizer = self.pretokenizer.pre_tokenizer
-        backend.decoder = decoders.ByteLevel()
+        if self.pretokenizer.pre_tokenizer is not None:
+            backend.pre_tokenizer = self.pretokenizer.pre_tokenizer
+        backend.decoder = decoder_for(self.pretokenizer, self.affixes)
+        if self.unk_token is not None:
+            kwargs.setdefault("unk_token", self.unk_token)
         flagged = {
             token.content: token for token in special_tokens_in(kwargs) if isinstance(token, AddedToken)
         }
@@ -245,6 +310,9 @@ class ScaffoldBPE:
 
         `tokenizers.models.BPE.from_file` reads the first two. The same artifact gives the same bytes. A
         failed save leaves the folder's old files whole.
+
+        Characters may be spaces or line ends, which merges.txt can't hold; then it is merges.json, a list of
+        [left, right], and demolish.json says so.
         """
         demolish = {
             "version": FORMAT_VERSION,
@@ -255,10 +323,15 @@ class ScaffoldBPE:
             "demolish": self.demolish_map,
             "raw_splits": self.raw_splits,
         }
-        merges = [MERGES_HEADER, *(f"{left} {right}" for left, right in self.merges)]
+        if self.by_character:
+            demolish |= {name: getattr(self, name) for name in _CHARACTER_SETTINGS}
+        merges_file, merges = MERGES_FILE, _merges_text(self.merges)
+        if merges is None:
+            merges_file, merges = MERGES_JSON_FILE, json.dumps(self.merges, ensure_ascii=False, indent=0)
+            demolish["merges_file"] = merges_file
         contents = {
             VOCAB_FILE: json.dumps(self.vocab, ensure_ascii=False),
-            MERGES_FILE: "\n".join(merges) + "\n",
+            merges_file: merges,
             DEMOLISH_FILE: json.dumps(demolish, ensure_ascii=False, indent=1) + "\n",
         }
         return write_files(folder, {name: text.encode() for name, text in contents.items()})
@@ -278,9 +351,10 @@ class ScaffoldBPE:
                 f"{folder / DEMOLISH_FILE}: format version {version!r} is unknown; "
                 f"this release reads {FORMAT_VERSION}"
             )
+        as_json = demolish.get("merges_file") == MERGES_JSON_FILE
         try:
             return cls(
-                merges=_read_merges(folder / MERGES_FILE),
+                merges=_read_merges_json(folder) if as_json else _read_merges(folder / MERGES_FILE),
                 vocab=_read_vocab(folder / VOCAB_FILE),
                 demolish_map={token: tuple(parts) for token, parts in demolish["demolish"].items()},
                 special_tokens=demolish["special_tokens"],
@@ -288,6 +362,7 @@ class ScaffoldBPE:
                 raw_splits={token: (left, right) for token, (left, right) in demolish["raw_splits"].items()},
                 raw_agreement=demolish["raw_agreement"],
                 stop_reason=demolish["stop_reason"],
+                **{name: demolish[name] for name in _CHARACTER_SETTINGS if name in demolish},
             )
         except KeyError as error:
             raise ArtifactError(f"{folder / DEMOLISH_FILE}: the entry {error} is missing") from None
@@ -308,7 +383,9 @@ def special_tokens_in(kwargs: Mapping[str, Any]) -> list[str | AddedToken]:
     return [token for token in named if isinstance(token, (str, AddedToken))]
 
 
-def derive_demolish_map(merges: Iterable[Pair], scaffold_tokens: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def derive_demolish_map(
+    merges: Iterable[Pair], scaffold_tokens: Iterable[str], affixes: Affixes = NO_AFFIXES
+) -> dict[str, tuple[str, ...]]:
     """For each scaffold token, in the order given, the normal tokens that stand for it.
 
     A scaffold token is replaced by what its two parts are replaced by; of several rules for it, the one
@@ -320,21 +397,47 @@ def derive_demolish_map(merges: Iterable[Pair], scaffold_tokens: Iterable[str]) 
     """
     scaffolds = list(scaffold_tokens)
     rules: dict[str, list[Pair]] = {token: [] for token in scaffolds}
-    for left, right in merges:
-        if left + right in rules:
-            rules[left + right].append((left, right))
+    for pair in merges:
+        if (token := affixes.join(*pair)) in rules:
+            rules[token].append(pair)
+    lengths = _demolished_lengths(rules)
     demolished: dict[str, tuple[str, ...]] = {}
-    for token in sorted(scaffolds, key=len):  # parts come before the tokens they build
-        results = [
-            demolished.get(left, (left,)) + demolished.get(right, (right,)) for left, right in rules[token]
-        ]
-        if not results:
-            raise ArtifactError(f"no merge makes the scaffold token {token!r}")
-        demolished[token] = min(results, key=len)
+    # A part's result is shorter than the whole's, so it is there before.
+    for token in sorted(scaffolds, key=lengths.__getitem__):
+        left, right = min(rules[token], key=lambda pair: sum(lengths.get(part, 1) for part in pair))
+        demolished[token] = demolished.get(left, (left,)) + demolished.get(right, (right,))
     return {token: demolished[token] for token in scaffolds}
 
 
+def _demolished_lengths(rules: Mapping[str, Sequence[Pair]]) -> dict[str, float]:
+    """How many normal tokens stand for each scaffold token, by its rules.
+
+    A rule may come before those of its parts. So they are gone through until nothing changes: twice, where
+    tokens are in the order of creation.
+    """
+    lengths = dict.fromkeys(rules, math.inf)
+    changed = True
+    while changed:
+        changed = False
+        for token, pairs in rules.items():
+            shortest = min((sum(lengths.get(part, 1) for part in pair) for pair in pairs), default=math.inf)
+            if shortest < lengths[token]:
+                lengths[token], changed = shortest, True
+    for token, length in lengths.items():
+        if length == math.inf:
+            raise ArtifactError(f"no merge makes the scaffold token {token!r}")
+    return lengths
+
+
 # ---- consistency
+
+
+def _check_symbols(bpe: ScaffoldBPE) -> None:
+    for name in _CHARACTER_SETTINGS:
+        if getattr(bpe, name) and not bpe.by_character:
+            raise ArtifactError(f"{name} is {getattr(bpe, name)!r}, but the alphabet is bytes")
+    if bpe.unk_token is not None and bpe.unk_token not in bpe.special_tokens:
+        raise ArtifactError(f"unk_token: {bpe.unk_token!r} is no special token")
 
 
 def _check_vocab(bpe: ScaffoldBPE) -> None:
@@ -362,9 +465,11 @@ def _check_merges(bpe: ScaffoldBPE) -> None:
                 raise ArtifactError(
                     f"merge {rank} {pair}: {part!r} is not a token that a merge can start from"
                 )
-            if len(part) > 1 and part not in first_rank:
+            if not bpe.is_symbol(part) and part not in first_rank:
                 raise ArtifactError(f"merge {rank} {pair}: no merge before it makes {part!r}")
-        merged = pair[0] + pair[1]
+        if not pair[1].startswith(bpe.affixes.prefix):
+            raise ArtifactError(f"merge {rank} {pair}: {pair[1]!r} doesn't begin with {bpe.affixes.prefix!r}")
+        merged = bpe.affixes.join(*pair)
         if merged not in mergeable:
             raise ArtifactError(f"merge {rank} {pair}: {merged!r} is not in the vocab")
         if pair in seen:
@@ -374,12 +479,12 @@ def _check_merges(bpe: ScaffoldBPE) -> None:
     vocab_size = bpe.vocab_size
     made_last: dict[bool, str] = {}
     for token, token_id in list(bpe.vocab.items())[len(bpe.special_tokens) :]:
+        if bpe.is_symbol(token):
+            continue
         if token not in first_rank:
             if len(token) > 1:
                 raise ArtifactError(f"vocab: no merge makes {token!r} (id {token_id})")
-            if token not in SYMBOL_TO_BYTE:
-                raise ArtifactError(f"vocab: {token!r} (id {token_id}) is not in the byte-level alphabet")
-            continue
+            raise ArtifactError(f"vocab: {token!r} (id {token_id}) is not in the byte-level alphabet")
         hidden = token_id >= vocab_size
         if hidden in made_last and first_rank[made_last[hidden]] > first_rank[token]:
             raise ArtifactError(f"vocab: {token!r} (id {token_id}) was made before {made_last[hidden]!r}")
@@ -398,12 +503,12 @@ def _check_demolish_map(bpe: ScaffoldBPE) -> None:
                 raise ArtifactError(f"demolish: {token!r} holds {part!r}, which is not in vocab")
             if part in bpe.demolish_map:
                 raise ArtifactError(f"demolish: {token!r} holds {part!r}, which is itself a scaffold token")
-        if "".join(parts) != token:
+        if not parts or bpe.affixes.spell(parts) != token:
             raise ArtifactError(f"demolish: the parts {parts} don't spell {token!r}")
 
 
 def _check_demolished_as_merged(bpe: ScaffoldBPE) -> None:
-    derived = derive_demolish_map(bpe.merges, bpe.scaffold_tokens)
+    derived = derive_demolish_map(bpe.merges, bpe.scaffold_tokens, bpe.affixes)
     if derived != bpe.demolish_map:
         token = next(token for token in derived if derived[token] != bpe.demolish_map[token])
         raise ArtifactError(
@@ -413,7 +518,7 @@ def _check_demolished_as_merged(bpe: ScaffoldBPE) -> None:
 
 def _check_raw_splits(bpe: ScaffoldBPE) -> None:
     for token, split in bpe.raw_splits.items():
-        if "".join(split) != token:
+        if bpe.affixes.spell(split) != token:
             raise ArtifactError(f"raw_splits: {split} doesn't spell {token!r}")
         for part in (token, *split):
             if bpe.vocab.get(part, bpe.vocab_size) >= bpe.vocab_size:
@@ -423,15 +528,19 @@ def _check_raw_splits(bpe: ScaffoldBPE) -> None:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    content = _parse_json(path)
+    if not isinstance(content, Mapping):
+        raise ArtifactError(f"{path}: holds a {type(content).__name__}, not a JSON object")
+    return dict(content)
+
+
+def _parse_json(path: Path) -> Any:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise ArtifactError(f"{path}: not UTF-8 at byte {error.start}") from None
     except json.JSONDecodeError as error:
         raise ArtifactError(f"{path}: truncated or not JSON: {error}") from None
-    if not isinstance(content, Mapping):
-        raise ArtifactError(f"{path}: holds a {type(content).__name__}, not a JSON object")
-    return dict(content)
 
 
 def _read_vocab(path: Path) -> dict[str, int]:
@@ -440,6 +549,27 @@ def _read_vocab(path: Path) -> dict[str, int]:
         if not isinstance(token_id, int):
             raise ArtifactError(f"{path}: the id of {token!r} is {token_id!r}, not a whole number")
     return dict(sorted(vocab.items(), key=lambda item: item[1]))
+
+
+def _merges_text(merges: Sequence[Pair]) -> str | None:
+    """The content of merges.txt; None where a token has a space or line end."""
+    lines = [MERGES_HEADER]
+    for left, right in merges:
+        if any(character in left or character in right for character in " \n\r"):
+            return None
+        lines.append(f"{left} {right}")
+    return "\n".join(lines) + "\n"
+
+
+def _read_merges_json(folder: Path) -> list[Pair]:
+    path = folder / MERGES_JSON_FILE
+    merges = _parse_json(path)
+    if not isinstance(merges, list):
+        raise ArtifactError(f"{path}: holds a {type(merges).__name__}, not a list of merges")
+    for number, pair in enumerate(merges):
+        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(t, str) and t for t in pair):
+            raise ArtifactError(f"{path}: merge {number}, {pair!r}, is not two tokens")
+    return [(left, right) for left, right in merges]
 
 
 def _read_merges(path: Path) -> list[Pair]:

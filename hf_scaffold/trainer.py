@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import AddedToken
 
-from hf_scaffold._trainer import MergeLoop
+from hf_scaffold._trainer import AmbiguousMergeLoop, MergeLoop
 from hf_scaffold.artifact import Pair, ScaffoldBPE, derive_demolish_map, special_tokens_in
 from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE
 from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
-from hf_scaffold.pretokenize import DEFAULT_PRESET
+from hf_scaffold.symbols import NO_AFFIXES, Affixes
 
 if TYPE_CHECKING:
     from tokenizers.normalizers import Normalizer
@@ -36,6 +37,10 @@ def train(
     initial_alphabet: Sequence[str] | None = None,
     limit_alphabet: int | None = None,
     max_token_length: int | None = None,
+    unk_token: str | AddedToken | None = None,
+    fuse_unk: bool = False,
+    continuing_subword_prefix: str | None = None,
+    end_of_word_suffix: str | None = None,
     scaffold: bool = True,
     progress: Callable[[int, int], object] | None = None,
 ) -> ScaffoldBPE:
@@ -48,11 +53,17 @@ def train(
         vocab_size: Tokens kept: special tokens + alphabet + normal tokens. Scaffold tokens come on top.
         min_frequency: Stop once the most frequent candidate occurs fewer times than this.
         special_tokens: Control tokens, which get the first ids in this order. Text never merges into one.
-        initial_alphabet: Characters of the byte-level alphabet to keep though they don't occur. None means
-            all 256, so that every string can be encoded; () means those that occur.
+        initial_alphabet: Characters to keep though they don't occur; for an alphabet of bytes, characters of
+            the byte-level alphabet. None means all 256 of these, so that every string can be encoded, and for
+            an alphabet of characters none; () means none.
         limit_alphabet: Keep at most this many characters: the initial alphabet, then the most frequent
             (on a tie the smaller code point). Others vanish from the text, in training and encoding.
-        max_token_length: Bytes a token may have.
+        max_token_length: Symbols a token may have: bytes or characters.
+        unk_token: What characters outside the alphabet are encoded to, instead of vanishing; it becomes the
+            last special token unless it is one. This and what follows is for an alphabet of characters.
+        fuse_unk: Encode several such characters in a row to one unk_token.
+        continuing_subword_prefix: Marks characters, and so tokens, that don't begin a pre-token: "##".
+        end_of_word_suffix: Marks characters, and so tokens, that end a pre-token: "</w>".
         scaffold: False trains plain BPE, merge for merge what `tokenizers.trainers.BpeTrainer` learns.
         progress: Called about ten times a second with the tokens reached and vocab_size.
     Returns:
@@ -60,9 +71,12 @@ def train(
         warning.
     Raises:
         ConfigurationError: vocab_size is below special tokens + alphabet (the message gives all three
-            numbers), or a special token is empty, doubled or a character of the alphabet.
+            numbers), a special token is empty, doubled or a character of the alphabet, or an option does not
+            go with the alphabet of the counts.
         CountOverflowError: a character occurs more than 2**63 - 1 times.
-    Cost: memory of about 20 bytes a byte of the distinct pre-tokens and 80 a distinct pair; releases the GIL.
+    Cost: memory of about 20 bytes a symbol of the distinct pre-tokens and 80 a distinct pair; releases the
+        GIL. Where a pre-token begins with continuing_subword_prefix or has end_of_word_suffix inside, so that
+        different symbols spell the same token, about three times the time and twice the memory.
     Example:
         >>> import hf_scaffold as hs
         >>> counts = hs.PreTokenCounts.from_mapping({"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5})
@@ -80,20 +94,41 @@ def train(
     if max_token_length is not None and max_token_length < 1:
         raise ConfigurationError(f"max_token_length is {max_token_length}; it must be at least 1")
     specials = [token.content if isinstance(token, AddedToken) else token for token in special_tokens]
-    alphabet = _alphabet(counts, initial_alphabet, limit_alphabet)
-    _check_fixed_tokens(specials, alphabet, vocab_size)
-
-    fixed = [*specials, *alphabet]
-    loop = MergeLoop(
-        *_symbol_sequences(counts, alphabet, first_id=len(specials)),
-        tokens=[token.encode() for token in fixed],
-        n_special=len(specials),
+    unknown = None if unk_token is None else str(unk_token)
+    if unknown is not None and unknown not in specials:
+        specials.append(unknown)
+    if counts.pretokenizer.alphabet != "chars":
+        _refuse_options_of_characters(
+            unk_token=unk_token,
+            fuse_unk=fuse_unk,
+            continuing_subword_prefix=continuing_subword_prefix,
+            end_of_word_suffix=end_of_word_suffix,
+        )
+    affixes = Affixes(continuing_subword_prefix or "", end_of_word_suffix or "")
+    loop = _merge_loop(
+        counts,
+        affixes,
+        specials,
+        vocab_size,
+        initial_alphabet,
+        limit_alphabet,
         min_frequency=min_frequency,
         max_token_length=max_token_length or 0,
         scaffold=scaffold,
     )
     outcome = loop.run(vocab_size, progress and (lambda done: progress(done, vocab_size)))
-    return _artifact(loop, counts, specials, _stop_reason(outcome, loop, vocab_size, min_frequency))
+    bpe = _artifact(
+        loop,
+        affixes,
+        special_tokens=specials,
+        pretokenizer=counts.pretokenizer,
+        unk_token=unknown,
+        fuse_unk=fuse_unk,
+        continuing_subword_prefix=continuing_subword_prefix or None,
+        end_of_word_suffix=end_of_word_suffix or None,
+        stop_reason=_stop_reason(outcome, loop, vocab_size, min_frequency),
+    )
+    return bpe.with_raw_agreement(counts)
 
 
 def train_tokenizer(
@@ -102,6 +137,7 @@ def train_tokenizer(
     *,
     pretokenizer: Any = None,
     normalizer: Normalizer | None = None,
+    alphabet: str | None = None,
     field: str = "text",
     num_workers: int | None = None,
     max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
@@ -110,6 +146,9 @@ def train_tokenizer(
     initial_alphabet: Sequence[str] | None = None,
     limit_alphabet: int | None = None,
     max_token_length: int | None = None,
+    fuse_unk: bool = False,
+    continuing_subword_prefix: str | None = None,
+    end_of_word_suffix: str | None = None,
     scaffold: bool = True,
     like: PreTrainedTokenizerFast | None = None,
     **kwargs: Any,
@@ -118,6 +157,7 @@ def train_tokenizer(
 
     Args:
         source, field, num_workers, max_pretoken_length: As for `count`.
+        alphabet: As for `count`; for characters, unk_token is what those outside the alphabet are encoded to.
         pretokenizer, normalizer: As for `count`. None: those of `like` if there is one, which also are the
             only ones to go with it; else the defaults.
         vocab_size, min_frequency, …, scaffold: As for `train`.
@@ -145,8 +185,9 @@ def train_tokenizer(
         pretokenizer, specials = shell.backend_tokenizer, [*special_tokens_of(shell)]
     counts = count(
         source,
-        pretokenizer=DEFAULT_PRESET if pretokenizer is None else pretokenizer,
+        pretokenizer=pretokenizer,
         normalizer=normalizer,
+        alphabet=alphabet,
         field=field,
         num_workers=num_workers,
         max_pretoken_length=max_pretoken_length,
@@ -159,6 +200,10 @@ def train_tokenizer(
         initial_alphabet=initial_alphabet,
         limit_alphabet=limit_alphabet,
         max_token_length=max_token_length,
+        unk_token=kwargs.get("unk_token") if counts.pretokenizer.alphabet == "chars" else None,
+        fuse_unk=fuse_unk,
+        continuing_subword_prefix=continuing_subword_prefix,
+        end_of_word_suffix=end_of_word_suffix,
         scaffold=scaffold,
     )
     tokenizer = bpe.to_tokenizer(**kwargs) if shell is None else fill(shell, bpe, **kwargs)
@@ -170,31 +215,162 @@ def train_tokenizer(
 # ---- before the loop
 
 
+def _merge_loop(
+    counts: PreTokenCounts,
+    affixes: Affixes,
+    specials: list[str],
+    vocab_size: int,
+    initial_alphabet: Sequence[str] | None,
+    limit_alphabet: int | None,
+    **options: Any,
+) -> MergeLoop:
+    """The loop, ready to run."""
+    corpus = _Characters.of(counts, affixes)
+    characters = _alphabet(corpus, counts, initial_alphabet, limit_alphabet)
+    corpus = corpus.limited_to(characters)
+    alphabet, symbols = corpus.symbols(characters, first_id=len(specials))
+    _check_fixed_tokens(specials, alphabet, vocab_size)
+    kind = AmbiguousMergeLoop if corpus.spell_affixes() else MergeLoop
+    loop = kind(
+        symbols,
+        corpus.offsets,
+        counts.counts,
+        tokens=[token.encode() for token in [*specials, *alphabet]],
+        n_special=len(specials),
+        prefix_length=len(affixes.prefix.encode()),
+        **options,
+    )
+    return loop
+
+
+def _refuse_options_of_characters(**options: Any) -> None:
+    for name, value in options.items():
+        if value:
+            raise ConfigurationError(
+                f"{name} needs an alphabet of characters; count the corpus with alphabet='chars'"
+            )
+
+
 def _alphabet(
-    counts: PreTokenCounts, initial_alphabet: Sequence[str] | None, limit_alphabet: int | None
-) -> list[str]:
-    """The characters that get a token, sorted by code point."""
-    required = set(SYMBOL_TO_BYTE) if initial_alphabet is None else set(initial_alphabet)
-    if unknown := sorted(required - set(SYMBOL_TO_BYTE)):
-        raise ConfigurationError(
-            f"initial_alphabet: {unknown[0]!r} is not a character of the byte-level alphabet "
-            "(tokenizers.pre_tokenizers.ByteLevel.alphabet())"
-        )
-    occurring = {BYTE_TO_SYMBOL[byte] for byte in set(counts.data)} - required
+    corpus: _Characters,
+    counts: PreTokenCounts,
+    initial_alphabet: Sequence[str] | None,
+    limit_alphabet: int | None,
+) -> set[str]:
+    """The characters that get a token."""
+    by_character = counts.pretokenizer.alphabet == "chars"
+    required = set(initial_alphabet or ())
+    if initial_alphabet is None and not by_character:
+        required = set(SYMBOL_TO_BYTE)
+    for text in sorted(required):
+        if by_character and len(text) != 1:
+            raise ConfigurationError(f"initial_alphabet: {text!r} is not one character")
+        if not by_character and text not in SYMBOL_TO_BYTE:
+            raise ConfigurationError(
+                f"initial_alphabet: {text!r} is not a character of the byte-level alphabet "
+                "(tokenizers.pre_tokenizers.ByteLevel.alphabet())"
+            )
+    others = corpus.occurring() - required
     if limit_alphabet is not None:
-        frequency = _symbol_frequencies(counts)
-        by_frequency = sorted(occurring, key=lambda symbol: (-frequency[symbol], symbol))
-        occurring = set(by_frequency[: max(0, limit_alphabet - len(required))])
-    return sorted(required | occurring)
+        frequency = corpus.frequencies(counts.counts)
+        by_frequency = sorted(others, key=lambda character: (-frequency[character], character))
+        others = set(by_frequency[: max(0, limit_alphabet - len(required))])
+    return required | others
 
 
-def _symbol_frequencies(counts: PreTokenCounts) -> dict[str, int]:
-    """How often each character occurs, exactly: the counts are summed in two halves, which can't overflow."""
-    per_byte = np.repeat(counts.counts, np.diff(counts.offsets))
-    high, low = np.zeros(256, np.int64), np.zeros(256, np.int64)
-    np.add.at(high, np.frombuffer(counts.data, np.uint8), per_byte >> 32)
-    np.add.at(low, np.frombuffer(counts.data, np.uint8), per_byte & 0xFFFFFFFF)
-    return {symbol: (int(high[byte]) << 32) + int(low[byte]) for byte, symbol in BYTE_TO_SYMBOL.items()}
+@dataclass(frozen=True)
+class _Characters:
+    """The pre-tokens as code points: of their characters, or of the characters that stand for their bytes.
+
+    Args:
+        codes: uint16 or uint32, all pre-tokens one after another.
+        offsets: int64, n_pretokens + 1 offsets into `codes`.
+        affixes: What marks characters by their place.
+        places: Where there are affixes: for each character 2 if it needs the prefix, plus 1 if it needs the
+            suffix. That the first or last of a pre-token has vanished changes nothing for the others.
+    """
+
+    codes: NDArray[Any]
+    offsets: NDArray[np.int64]
+    affixes: Affixes
+    places: NDArray[np.uint8] | None
+
+    @classmethod
+    def of(cls, counts: PreTokenCounts, affixes: Affixes) -> _Characters:
+        data = np.frombuffer(counts.data, np.uint8)
+        codes: NDArray[Any]
+        if counts.pretokenizer.alphabet == "chars":
+            starts_before = np.concatenate([[0], np.cumsum(data & 0xC0 != 0x80, dtype=np.int64)])
+            codes = np.frombuffer(counts.data.decode().encode("utf-32-le"), np.dtype("<u4"))
+            offsets = starts_before[counts.offsets]
+        else:
+            stand_ins = np.array([ord(BYTE_TO_SYMBOL[byte]) for byte in range(256)], np.uint16)
+            codes, offsets = stand_ins[data], counts.offsets
+        if affixes == NO_AFFIXES:
+            return cls(codes, offsets, affixes, None)
+        places = np.full(len(codes), 2 if affixes.prefix else 0, np.uint8)
+        places[offsets[:-1]] = 0
+        places[offsets[1:] - 1] += 1 if affixes.suffix else 0
+        return cls(codes, offsets, affixes, places)
+
+    def occurring(self) -> set[str]:
+        return set(map(chr, np.flatnonzero(np.bincount(self.codes))))
+
+    def frequencies(self, counts: NDArray[np.int64]) -> dict[str, int]:
+        """How often each character occurs, exactly: summed in two halves, which can't overflow."""
+        weights = np.repeat(counts, np.diff(self.offsets))
+        n_codes = int(self.codes.max(initial=0)) + 1
+        high, low = np.zeros(n_codes, np.int64), np.zeros(n_codes, np.int64)
+        np.add.at(high, self.codes, weights >> 32)
+        np.add.at(low, self.codes, weights & 0xFFFFFFFF)
+        return {text: (int(high[ord(text)]) << 32) + int(low[ord(text)]) for text in self.occurring()}
+
+    def limited_to(self, alphabet: set[str]) -> _Characters:
+        """What is left when all other characters vanish."""
+        kept = np.isin(self.codes, np.array([*map(ord, alphabet)], np.uint32))
+        if kept.all():
+            return self
+        kept_before = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])
+        places = None if self.places is None else self.places[kept]
+        return _Characters(self.codes[kept], kept_before[self.offsets], self.affixes, places)
+
+    def symbols(self, characters: set[str], first_id: int) -> tuple[list[str], NDArray[np.int32]]:
+        """The alphabet in the order of its ids, from first_id on, and the pre-tokens in these ids.
+
+        The alphabet is the characters sorted by code point, then what occurs of their forms with affixes,
+        sorted as strings.
+        """
+        places, n_places = (0, 1) if self.places is None else (self.places, 4)
+        keys = n_places * self.codes + places
+        symbol_of = {n_places * ord(character): character for character in characters}
+        for key in np.flatnonzero(np.bincount(keys)).tolist():
+            code, place = divmod(key, n_places)
+            symbol_of[key] = self.affixes.mark(chr(code), place & 2 > 0, place & 1 > 0)
+        alphabet = sorted(symbol_of.values(), key=lambda symbol: (len(symbol) > 1, symbol))
+        ids = {symbol: token_id for token_id, symbol in enumerate(alphabet, start=first_id)}
+        table = np.zeros(max(symbol_of, default=0) + 1, np.int32)
+        for key, symbol in symbol_of.items():
+            table[key] = ids[symbol]
+        return alphabet, table[keys]
+
+    def spell_affixes(self) -> bool:
+        """Whether different sequences of symbols may spell the same string.
+
+        They do only where the text itself spells an affix: a pre-token that begins with the prefix looks like
+        the continuation of another, and one with the suffix inside has a part that looks like an end.
+        """
+        if self.places is None:
+            return False
+        text = self.codes.tobytes().decode("utf-32-le")
+        starts, stops = self.offsets[:-1], self.offsets[1:]
+        for affix, at_start in ((self.affixes.prefix, True), (self.affixes.suffix, False)):
+            at = text.find(affix) if affix else -1
+            while at >= 0:
+                row = int(np.searchsorted(starts, at, side="right")) - 1
+                if at + len(affix) <= stops[row] and (at == starts[row]) == at_start:
+                    return True
+                at = text.find(affix, at + 1)
+        return False
 
 
 def _check_fixed_tokens(specials: list[str], alphabet: list[str], vocab_size: int) -> None:
@@ -214,22 +390,6 @@ def _check_fixed_tokens(specials: list[str], alphabet: list[str], vocab_size: in
         )
 
 
-def _symbol_sequences(
-    counts: PreTokenCounts, alphabet: list[str], first_id: int
-) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-    """The pre-tokens as creation ids, their offsets and their counts; bytes outside the alphabet vanish."""
-    absent = -1
-    table = np.full(256, absent, np.int32)
-    for token_id, symbol in enumerate(alphabet, start=first_id):
-        table[SYMBOL_TO_BYTE[symbol]] = token_id
-    symbols = table[np.frombuffer(counts.data, np.uint8)]
-    kept = symbols != absent
-    if kept.all():
-        return symbols, counts.offsets, counts.counts
-    kept_before = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])
-    return symbols[kept], kept_before[counts.offsets], counts.counts
-
-
 # ---- after the loop
 
 
@@ -247,43 +407,45 @@ def _stop_reason(outcome: str, loop: MergeLoop, vocab_size: int, min_frequency: 
     return reason
 
 
-def _artifact(
-    loop: MergeLoop, counts: PreTokenCounts, specials: list[str], stop_reason: str | None
-) -> ScaffoldBPE:
+def _artifact(loop: MergeLoop, affixes: Affixes, **parts: Any) -> ScaffoldBPE:
     tokens = [token.decode() for token in loop.tokens]
     is_scaffold = loop.scaffolds
     frequency = dict(zip(tokens, loop.frequencies, strict=True))
     merges = [(tokens[left], tokens[right]) for left, right in loop.merges]
     normal = [token for token, hidden in zip(tokens, is_scaffold, strict=True) if not hidden]
     scaffolds = [token for token, hidden in zip(tokens, is_scaffold, strict=True) if hidden]
-    bpe = ScaffoldBPE(
+    return ScaffoldBPE(
         merges=merges,
         vocab={token: token_id for token_id, token in enumerate([*normal, *scaffolds])},
-        demolish_map=derive_demolish_map(merges, scaffolds),
-        special_tokens=specials,
-        pretokenizer=counts.pretokenizer,
-        raw_splits=_raw_splits(merges, set(normal), frequency),
-        stop_reason=stop_reason,
+        demolish_map=derive_demolish_map(merges, scaffolds, affixes),
+        raw_splits=_raw_splits(merges, set(normal), frequency, affixes),
+        **parts,
     )
-    return bpe.with_raw_agreement(counts)
 
 
-def _raw_splits(merges: list[Pair], normal: set[str], frequency: dict[str, int]) -> dict[str, Pair]:
+def _raw_splits(
+    merges: list[Pair], normal: set[str], frequency: dict[str, int], affixes: Affixes
+) -> dict[str, Pair]:
     """For each normal token whose rule needs a scaffold: its split into the two strongest normal tokens.
 
     A split is as strong as the rarer of its parts at the end of training; on a tie the shorter
     left part wins.
     """
     lengths = sorted({len(token) for token in normal})
+    made: set[str] = set()
     splits: dict[str, Pair] = {}
     for left, right in merges:
-        token = left + right
+        token = affixes.join(left, right)
+        if token in made:
+            continue
+        made.add(token)
         if token not in normal or (left in normal and right in normal):
             continue
+        allowed = affixes.splits(token)
         candidates = [
-            (token[:i], token[i:])
+            (token[:i], affixes.prefix + token[i:])
             for i in lengths
-            if i < len(token) and token[:i] in normal and token[i:] in normal
+            if i in allowed and token[:i] in normal and affixes.prefix + token[i:] in normal
         ]
         if candidates:
             splits[token] = max(candidates, key=lambda pair: min(frequency[pair[0]], frequency[pair[1]]))

@@ -1,7 +1,9 @@
 """Scaffold-BPE, slow and dull: everything is recounted from the whole corpus at every step.
 
 The package's fast code is tested against this file, so nothing here is shared with it. Pre-tokens are
-tuples of symbols (strings); a token is the concatenation of its symbols.
+tuples of symbols (strings); a token is the concatenation of its symbols. A symbol is a character, with the
+prefix unless it begins its pre-token and the suffix if it ends it; both may be empty. In a merged token only
+the first symbol keeps the prefix.
 """
 
 import itertools
@@ -44,13 +46,37 @@ def pair_frequencies(sequences):
     return frequencies
 
 
-def replace(symbols, left, right):
+def symbols_of(text, prefix="", suffix=""):
+    """The symbols of a pre-token."""
+    last = len(text) - 1
+    return tuple(
+        (prefix if i > 0 else "") + character + (suffix if i == last else "")
+        for i, character in enumerate(text)
+    )
+
+
+def alphabet_of(texts, characters, prefix="", suffix=""):
+    """These characters, and in what forms with affixes they occur."""
+    forms = set(characters)
+    for text in texts:
+        for character, symbol in zip(text, symbols_of(text, prefix, suffix), strict=True):
+            if character in characters:
+                forms.add(symbol)
+    return forms
+
+
+def join(left, right, prefix):
+    """The string that two tokens make."""
+    return left + right[len(prefix) :]
+
+
+def replace(symbols, left, right, prefix=""):
     """(left, right) merged in one sequence: left to right, without overlap."""
     merged = []
     i = 0
     while i < len(symbols):
         if i + 1 < len(symbols) and symbols[i] == left and symbols[i + 1] == right:
-            merged.append(left + right)
+            merged.append(join(left, right, prefix))
             i += 2
         else:
             merged.append(symbols[i])
@@ -67,11 +93,17 @@ def train(
     min_frequency=0,
     max_token_length=None,
     scaffold=True,
+    prefix="",
+    in_order=False,
 ):
-    """counts: {sequence of symbols: count}. alphabet: None for the symbols that occur."""
+    """counts: {sequence of symbols: count}. alphabet: None for the symbols that occur.
+
+    in_order: whether the alphabet is in its order already.
+    """
     if alphabet is None:
         alphabet = {symbol for symbols in counts for symbol in symbols}
-    alphabet = sorted(alphabet)
+    if not in_order:
+        alphabet = sorted(alphabet, key=lambda symbol: (len(symbol) > 1, symbol))  # bare characters first
     expanded = [*special_tokens, *alphabet]
     fixed = set(expanded)
     length = dict.fromkeys(expanded, 1)  # in base symbols
@@ -87,7 +119,7 @@ def train(
         frequencies = token_frequencies(sequences)
         candidates = []
         for (left, right), frequency in pair_frequencies(sequences).items():
-            if left + right in special_tokens:
+            if join(left, right, prefix) in special_tokens:
                 continue
             if max_token_length is not None and length[left] + length[right] > max_token_length:
                 continue
@@ -111,7 +143,7 @@ def train(
             scaffolds.remove(token)
             events.append(("reinstated", token, frequency))
             continue
-        merged = left + right
+        merged = join(left, right, prefix)
         if merged not in expanded:
             expanded.append(merged)
             created_by[merged] = (left, right)
@@ -121,7 +153,7 @@ def train(
             events.append(("reinstated", merged, frequency))
         if (left, right) not in merges:
             merges.append((left, right))
-        sequences = [(replace(symbols, left, right), count) for symbols, count in sequences]
+        sequences = [(replace(symbols, left, right, prefix), count) for symbols, count in sequences]
         events.append(("merged", left, right, frequency))
         if not scaffold:
             continue
@@ -137,20 +169,29 @@ def train(
     return Trained(expanded, scaffolds, merges, alphabet, list(special_tokens), sequences, events)
 
 
-def demolish(token, scaffolds, merges):
-    """The demolished sequence of a token: shortest over its rules, ties to the lowest rank."""
+def demolish(token, scaffolds, merges, prefix="", within=()):
+    """The demolished sequence of a token: shortest over its rules, ties to the lowest rank.
+
+    within: the tokens that this one is a part of. With a prefix that the text spells, a token can be a part
+    of itself; None if there is no other way.
+    """
     if token not in scaffolds:
         return (token,)
+    if token in within:
+        return None
     best = None
     for left, right in merges:
-        if left + right == token:
-            parts = demolish(left, scaffolds, merges) + demolish(right, scaffolds, merges)
-            if best is None or len(parts) < len(best):
-                best = parts
+        if join(left, right, prefix) == token:
+            first = demolish(left, scaffolds, merges, prefix, (*within, token))
+            second = demolish(right, scaffolds, merges, prefix, (*within, token))
+            if first is None or second is None:
+                continue
+            if best is None or len(first + second) < len(best):
+                best = first + second
     return best
 
 
-def scaffolding(symbols, merges):
+def scaffolding(symbols, merges, prefix=""):
     """Ordinary BPE: the rule of lowest rank, leftmost first, until none applies."""
     rank = {pair: i for i, pair in enumerate(merges)}
     symbols = list(symbols)
@@ -159,29 +200,52 @@ def scaffolding(symbols, merges):
         if not ranked:
             return symbols
         _, i = min(ranked)
-        symbols[i : i + 2] = [symbols[i] + symbols[i + 1]]
+        symbols[i : i + 2] = [join(symbols[i], symbols[i + 1], prefix)]
 
 
-def encode(symbols, scaffolds, merges):
+def encode(symbols, scaffolds, merges, prefix=""):
     """One pre-token: scaffolding, then demolishing."""
-    return [part for token in scaffolding(symbols, merges) for part in demolish(token, scaffolds, merges)]
+    return [
+        part
+        for token in scaffolding(symbols, merges, prefix)
+        for part in demolish(token, scaffolds, merges, prefix)
+    ]
 
 
-def raw_merges(trained):
+def known_symbols(symbols, tokens, unk_token=None, fuse_unk=False):
+    """What is left of a pre-token's symbols where some of them are no tokens: they vanish, or become unk."""
+    known = []
+    fusing = False
+    for symbol in symbols:
+        if symbol in tokens:
+            known.append(symbol)
+            fusing = False
+        elif unk_token is not None:
+            if not (fusing and fuse_unk):
+                known.append(unk_token)
+            fusing = True
+    return known
+
+
+def raw_merges(trained, prefix="", suffix=""):
     """The merges of the plain-BPE model over V alone, by the end-of-training frequencies."""
     vocab = set(trained.vocab)
     frequencies = token_frequencies(trained.sequences)
     rules = []
     for token in trained.vocab:
-        if token in trained.special_tokens or token in trained.alphabet:
+        first_rule = next(((a, b) for a, b in trained.merges if join(a, b, prefix) == token), None)
+        if first_rule is None:
             continue
-        left, right = next((a, b) for a, b in trained.merges if a + b == token)
+        left, right = first_rule
         if left in vocab and right in vocab:
             rules.append((left, right))
             continue
+        # Affixes are not split, and both parts have at least one character beside them.
+        first = len(prefix) + 1 if token.startswith(prefix) else 1
+        last = len(token) - len(suffix) - 1 if token.endswith(suffix) else len(token) - 1
         best = None
-        for i in range(1, len(token)):
-            a, b = token[:i], token[i:]
+        for i in range(first, last + 1):
+            a, b = token[:i], prefix + token[i:]
             if a in vocab and b in vocab:
                 strength = min(frequencies[a], frequencies[b])
                 if best is None or strength > best[0]:  # the shorter left part comes first

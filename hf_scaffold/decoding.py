@@ -1,0 +1,67 @@
+"""Decoders: what makes text of tokens again, as far as the pre-tokenizer kept it."""
+
+import re
+
+from tokenizers import Regex
+from tokenizers.decoders import BPEDecoder, ByteLevel, Decoder, Fuse, Replace, Sequence, Strip, WordPiece
+
+from hf_scaffold.pretokenize import Pretokenizer
+from hf_scaffold.symbols import NO_AFFIXES, Affixes
+
+__all__ = ["decoder_for"]
+
+
+def decoder_for(pretokenizer: Pretokenizer, affixes: Affixes) -> Decoder:
+    """The decoder that undoes a pre-tokenizer and removes affixes.
+
+    Where the pre-tokenizer keeps spaces it says where they are, and affixes just go. Where it drops them, an
+    affix tells where pre-tokens begin or end, and a space is put between these. Without affixes their borders
+    are lost, and nothing is put there.
+
+    Example:
+        >>> from hf_scaffold.pretokenize import get_pretokenizer
+        >>> bert = get_pretokenizer("bert", alphabet="chars")
+        >>> decoder_for(bert, Affixes(prefix="##")).decode(["a", "##b", "c"])
+        'ab c'
+    """
+    lead, space = _written_spaces(pretokenizer)
+    characters: list[Decoder] = [ByteLevel()] if pretokenizer.writes_bytes else [Fuse()]
+    if space or affixes == NO_AFFIXES:
+        if space not in ("", " ") and not pretokenizer.writes_bytes:
+            # Not Metaspace: that drops every space of the first token, where tokens reach over spaces.
+            characters = [Replace(space, " "), Fuse(), *([Strip(" ", 1, 0)] if lead else [])]
+        return _sequence([*_without_prefix(affixes), *_without_suffix(affixes, ""), *characters])
+    if pretokenizer.writes_bytes:
+        return _spaced_bytes(affixes)
+    if affixes.suffix:
+        return _sequence([*_without_prefix(affixes), BPEDecoder(affixes.suffix)])
+    return WordPiece(affixes.prefix, cleanup=False)  # cleaning up makes "don't" of "do not"
+
+
+def _written_spaces(pretokenizer: Pretokenizer) -> tuple[str, str]:
+    """What a pre-tokenizer writes before a text and for the space between two words; "" where nothing."""
+    written = b"".join(pretokenizer.pretokenize("a b")).decode()
+    found = re.fullmatch("(.?)a(.?)b", written)
+    return (found[1], found[2]) if found else ("", "")
+
+
+def _spaced_bytes(affixes: Affixes) -> Decoder:
+    """A space, in its byte-level form, comes after a suffix, or before what has no prefix."""
+    if affixes.suffix:
+        return _sequence(
+            [*_without_prefix(affixes), *_without_suffix(affixes, "Ġ"), ByteLevel(), Strip(" ", 0, 1)]
+        )
+    first = Replace(Regex(f"^(?!{re.escape(affixes.prefix)})"), "Ġ")
+    return _sequence([first, *_without_prefix(affixes), ByteLevel(), Strip(" ", 1, 0)])
+
+
+def _without_prefix(affixes: Affixes) -> list[Decoder]:
+    return [Replace(Regex(f"^{re.escape(affixes.prefix)}"), "")] if affixes.prefix else []
+
+
+def _without_suffix(affixes: Affixes, replacement: str) -> list[Decoder]:
+    return [Replace(Regex(f"{re.escape(affixes.suffix)}$"), replacement)] if affixes.suffix else []
+
+
+def _sequence(steps: list[Decoder]) -> Decoder:
+    return steps[0] if len(steps) == 1 else Sequence(steps)

@@ -1,0 +1,69 @@
+"""Symbols: what a pre-token is before the first merge, and how tokens are spelled."""
+
+from dataclasses import dataclass
+
+__all__ = ["NO_AFFIXES", "Affixes"]
+
+
+@dataclass(frozen=True)
+class Affixes:
+    """What a symbol is marked with where it continues its pre-token (prefix) and where it ends it (suffix).
+
+    Only characters have affixes; for bytes both are empty. A token begins with the prefix if its first symbol
+    does, and ends with the suffix if its last symbol does.
+
+    Example:
+        >>> affixes = Affixes("##", "</w>")
+        >>> [affixes.mark(c, continues=i > 0, ends=i == 2) for i, c in enumerate("low")]
+        ['l', '##o', '##w</w>']
+        >>> affixes.join("l", "##o"), affixes.join("##o", "##w</w>")
+        ('lo', '##ow</w>')
+    """
+
+    prefix: str = ""
+    suffix: str = ""
+
+    def mark(self, character: str, continues: bool, ends: bool) -> str:
+        """The symbol of a character."""
+        return f"{self.prefix if continues else ''}{character}{self.suffix if ends else ''}"
+
+    def join(self, left: str, right: str) -> str:
+        """The token that two tokens merge into; the right one follows, so it begins with the prefix."""
+        return left + right[len(self.prefix) :]
+
+    def spell(self, tokens: tuple[str, ...] | list[str]) -> str:
+        """The token that several make."""
+        first, *others = tokens
+        for token in others:
+            first = self.join(first, token)
+        return first
+
+    def readings(self, token: str) -> list[tuple[str, bool, bool]]:
+        """Every way to read a token as one symbol: (character, continues, ends).
+
+        Example:
+            >>> Affixes("##").readings("##x"), Affixes("##").readings("xy")
+            ([('x', True, False), ('x', True, True)], [])
+        """
+        readings = []
+        for continues in (False, True):
+            for ends in (False, True):
+                start = len(self.prefix) if continues else 0
+                character = token[start : start + 1]
+                if character and token == self.mark(character, continues, ends):
+                    readings.append((character, continues, ends))
+        return readings
+
+    def splits(self, token: str) -> range:
+        """Where a token may be cut: affixes stay whole, and each part has a character beside them.
+
+        Example:
+            >>> list(Affixes("##", "</w>").splits("##low</w>"))
+            [3, 4]
+        """
+        first = len(self.prefix) + 1 if token.startswith(self.prefix) else 1
+        last = len(token) - 1 - (len(self.suffix) if token.endswith(self.suffix) else 0)
+        return range(first, last + 1)
+
+
+NO_AFFIXES = Affixes()
