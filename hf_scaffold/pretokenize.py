@@ -25,7 +25,7 @@ from tokenizers.pre_tokenizers import (
     WhitespaceSplit,
 )
 
-from hf_scaffold.byte_level import symbols_to_bytes
+from hf_scaffold.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes
 from hf_scaffold.errors import ConfigurationError
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "PRESETS",
     "Pretokenizer",
     "get_pretokenizer",
+    "pretokenizer_of",
 ]
 
 ALPHABETS = ("bytes", "chars")
@@ -255,6 +256,20 @@ def get_pretokenizer(
         "pretokenizer must be a preset's name, a tokenizers pre-tokenizer or Tokenizer, or a Pretokenizer, "
         f"not {type(pretokenizer).__name__}"
     )
+
+
+def pretokenizer_of(backend: Tokenizer) -> Pretokenizer:
+    """The pre-tokenizer of a tokenizer that has a BPE model, with the alphabet that this model starts from.
+
+    That is bytes where the text is written as bytes, unless the model adds affixes or lacks some byte.
+    """
+    characters = Pretokenizer(backend.normalizer, backend.pre_tokenizer, "chars")
+    model = backend.model
+    affixes = model.continuing_subword_prefix or model.end_of_word_suffix
+    lacks_bytes = model.unk_token and any(backend.token_to_id(symbol) is None for symbol in SYMBOL_TO_BYTE)
+    if characters.writes_bytes and not affixes and not lacks_bytes:
+        return Pretokenizer(backend.normalizer, backend.pre_tokenizer)
+    return characters
 
 
 def _preset(name: str, alphabet: str) -> PreTokenizer:

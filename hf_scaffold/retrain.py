@@ -10,9 +10,11 @@ from tokenizers import AddedToken, Tokenizer
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
-from hf_scaffold.artifact import ScaffoldBPE
+from hf_scaffold.artifact import CHARACTER_SETTINGS, ScaffoldBPE
+from hf_scaffold.byte_level import SYMBOL_TO_BYTE
 from hf_scaffold.counts import count
 from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.pretokenize import pretokenizer_of
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 from hf_scaffold.trainer import train
 
@@ -46,8 +48,9 @@ def train_new_from_iterator(
         _flat(text_iterator), desc="Pre-tokens", total=length, unit=" texts", disable=disable
     )
     shell = empty_like(like, new_special_tokens, special_tokens_map)
-    counts = count(texts, pretokenizer=shell.backend_tokenizer)
-    return fill(shell, train(counts, vocab_size, special_tokens=special_tokens_of(shell), **kwargs))
+    pretokenizer = pretokenizer_of(shell.backend_tokenizer)
+    options = {"special_tokens": special_tokens_of(shell), **symbol_options(shell), **kwargs}
+    return fill(shell, train(count(texts, pretokenizer=pretokenizer), vocab_size, **options))
 
 
 def empty_like(
@@ -87,6 +90,18 @@ def empty_like(
 def special_tokens_of(shell: PreTrainedTokenizerFast) -> list[AddedToken]:
     """The special tokens, in the order of their ids."""
     return [token for _, token in sorted(shell.added_tokens_decoder.items()) if token.special]
+
+
+def symbol_options(shell: PreTrainedTokenizerFast) -> dict[str, Any]:
+    """The arguments of `train` that make symbols of text as the model of `shell` does."""
+    pretokenizer = pretokenizer_of(shell.backend_tokenizer)
+    if pretokenizer.alphabet == "bytes":
+        return {}
+    model = shell.backend_tokenizer.model
+    options = {name: getattr(model, name) for name in CHARACTER_SETTINGS if getattr(model, name)}
+    if pretokenizer.writes_bytes:
+        options["initial_alphabet"] = list(SYMBOL_TO_BYTE)
+    return options
 
 
 def fill(shell: PreTrainedTokenizerFast, bpe: ScaffoldBPE, **kwargs: Any) -> ScaffoldTokenizerFast:
