@@ -87,7 +87,17 @@ PretokenizerOption = Annotated[
     typer.Option(
         "--pretokenizer",
         metavar="NAME",
-        help="What splits text: gpt2-digits (the default), gpt2, llama3 or gpt4o.",
+        help="What splits text: gpt2-digits (the default), gpt2, llama3 or gpt4o; with --alphabet chars, "
+        "metaspace (the default), metaspace-unsplit, whitespace, whitespace-split or bert.",
+        show_default=False,
+    ),
+]
+AlphabetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--alphabet",
+        metavar="NAME",
+        help="What merges start from: bytes (the default) or chars.",
         show_default=False,
     ),
 ]
@@ -135,6 +145,7 @@ def count(
         Path, typer.Option("--output", "-o", metavar="FILE", help="The table, a .parquet file.")
     ],
     pretokenizer: PretokenizerOption = None,
+    alphabet: AlphabetOption = None,
     field: FieldOption = "text",
     num_workers: WorkersOption = None,
     max_pretoken_length: LongestOption = MAX_PRETOKEN_LENGTH,
@@ -152,6 +163,7 @@ def count(
         counts = workflow.read_counts(
             corpus,
             pretokenizer=pretokenizer,
+            alphabet=alphabet,
             field=field,
             num_workers=num_workers,
             max_pretoken_length=max_pretoken_length or None,
@@ -168,10 +180,11 @@ def train(
     vocab_size: Annotated[
         int,
         typer.Option(
-            "--vocab-size", min=1, help="Tokens with an id: special tokens, bytes and merged tokens."
+            "--vocab-size", min=1, help="Tokens with an id: special tokens, alphabet and merged tokens."
         ),
     ] = 30_000,
     pretokenizer: PretokenizerOption = None,
+    alphabet: AlphabetOption = None,
     special_token: Annotated[
         list[str] | None,
         typer.Option(
@@ -201,16 +214,38 @@ def train(
         ),
     ] = 0,
     max_token_length: Annotated[
-        int | None, typer.Option("--max-token-length", min=1, help="Bytes that a token may have.")
+        int | None, typer.Option("--max-token-length", min=1, help="Bytes or characters a token may have.")
     ] = None,
     limit_alphabet: Annotated[
         int | None,
         typer.Option(
             "--limit-alphabet",
             min=1,
-            help="Keep only the most frequent of the bytes that occur; the others vanish from text. "
-            "[default: all 256 stay]",
+            help="Keep only the most frequent of the bytes or characters that occur; the others vanish from "
+            "text. [default: all stay]",
             show_default=False,
+        ),
+    ] = None,
+    unk_token: Annotated[
+        str | None,
+        typer.Option(
+            "--unk-token", metavar="TOKEN", help="For characters that are not kept. (--alphabet chars)"
+        ),
+    ] = None,
+    continuing_subword_prefix: Annotated[
+        str | None,
+        typer.Option(
+            "--continuing-subword-prefix",
+            metavar="PREFIX",
+            help="Marks tokens inside a word, such as ##. (--alphabet chars)",
+        ),
+    ] = None,
+    end_of_word_suffix: Annotated[
+        str | None,
+        typer.Option(
+            "--end-of-word-suffix",
+            metavar="SUFFIX",
+            help="Marks tokens at the end of a word, such as </w>. (--alphabet chars)",
         ),
     ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Train plain BPE, without scaffold tokens.")] = False,
@@ -238,6 +273,7 @@ def train(
         counts = workflow.read_counts(
             corpus,
             pretokenizer=pretokenizer,
+            alphabet=alphabet,
             field=field,
             num_workers=num_workers,
             max_pretoken_length=max_pretoken_length or None,
@@ -252,6 +288,9 @@ def train(
             initial_alphabet=None if limit_alphabet is None else (),
             limit_alphabet=limit_alphabet,
             max_token_length=max_token_length,
+            unk_token=unk_token,
+            continuing_subword_prefix=continuing_subword_prefix,
+            end_of_word_suffix=end_of_word_suffix,
             scaffold=not plain,
             progress=progress,
         )

@@ -27,7 +27,7 @@ class ScaffoldUse:
 
 @dataclass(frozen=True)
 class Inspection:
-    """The facts of an artifact. Tokens are strings of the byte-level alphabet."""
+    """The facts of an artifact. Tokens are spelled as in it."""
 
     vocab_size: int
     special_tokens: tuple[str, ...]
@@ -69,12 +69,11 @@ def inspect_artifact(bpe: ScaffoldBPE, sample_size: int = 10) -> Inspection:
     """
     if sample_size < 0:
         raise ConfigurationError(f"sample_size is {sample_size}; it must be 0 or more")
-    built = {left + right for left, right in bpe.merges}
     n_scaffolds = len(bpe.scaffold_tokens)
     return Inspection(
         vocab_size=bpe.vocab_size,
         special_tokens=tuple(bpe.special_tokens),
-        alphabet_size=sum(token not in built for token in bpe.tokens) - len(bpe.special_tokens),
+        alphabet_size=sum(token in bpe.symbols for token in bpe.tokens[len(bpe.special_tokens) :]),
         expanded_vocab_size=len(bpe.vocab),
         scaffold_tokens=n_scaffolds,
         scaffold_share=n_scaffolds / len(bpe.vocab),
@@ -104,9 +103,9 @@ def scaffold_uses(bpe: ScaffoldBPE, tokens: Iterable[str]) -> tuple[ScaffoldUse,
 
 def _made_from_scaffolds(bpe: ScaffoldBPE) -> dict[str, list[str]]:
     makes: dict[str, list[str]] = defaultdict(list)
-    for left, right in bpe.merges:
-        for part in {left, right} & bpe.demolish_map.keys():
-            makes[part].append(left + right)
+    for pair, token in zip(bpe.merges, bpe.affixes.join_all(bpe.merges), strict=True):
+        for part in bpe.demolish_map.keys() & set(pair):
+            makes[part].append(token)
     return makes
 
 
@@ -136,14 +135,16 @@ def bytes_per_token(bpe: ScaffoldBPE, counts: PreTokenCounts) -> float:
 
 
 def readable(token: str) -> str:
-    """A token as printable text, with Ġ for a space; where it is none, in the byte-level alphabet.
+    """A token as printable text, with Ġ for a space; where it is none, in the byte-level alphabet or escaped.
 
     Example:
-        >>> readable("ĠnaÃ¯ve"), readable("Ã"), readable("Ċ")
-        ('Ġnaïve', 'Ã', 'Ċ')
+        >>> readable("ĠnaÃ¯ve"), readable("Ã"), readable("Ċ"), readable("▁so\\n")
+        ('Ġnaïve', 'Ã', 'Ċ', '▁so\\\\n')
     """
     try:
         text = symbols_to_bytes(token).decode().replace(" ", "Ġ")
     except (KeyError, UnicodeDecodeError):  # a special token, or part of a character
-        return token
-    return text if text.isprintable() else token
+        text = token
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in token)

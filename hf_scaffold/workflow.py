@@ -6,15 +6,17 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_scaffold.artifact import DEMOLISH_FILE, ScaffoldBPE
+from hf_scaffold.artifact import CHARACTER_SETTINGS, DEMOLISH_FILE, ScaffoldBPE
 from hf_scaffold.byte_level import SYMBOL_TO_BYTE
 from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH, Progress, import_extra, iter_documents
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
-from hf_scaffold.pretokenize import DEFAULT_PRESET, get_pretokenizer
+from hf_scaffold.pretokenize import get_pretokenizer, pretokenizer_of
+from hf_scaffold.symbols import Affixes
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
@@ -48,6 +50,7 @@ def read_counts(
     paths: Sequence[Path],
     *,
     pretokenizer: str | None = None,
+    alphabet: str | None = None,
     field: str = "text",
     num_workers: int | None = None,
     max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
@@ -58,6 +61,7 @@ def read_counts(
     Args:
         paths: Files or glob patterns of text, as for `count`; or files that `PreTokenCounts.save` wrote.
         pretokenizer: A preset's name. None: the default for text, and whatever made the tables for tables.
+        alphabet: As for `count`. None: that of the tables for tables, else bytes.
         field, num_workers, max_pretoken_length, progress: As for `count`.
     Raises:
         ConfigurationError: text and tables are mixed, or a table was made with another pre-tokenizer.
@@ -67,7 +71,8 @@ def read_counts(
     if not tables:
         return count(
             paths[0] if len(paths) == 1 else paths,  # messages can name one source
-            pretokenizer=pretokenizer or DEFAULT_PRESET,
+            pretokenizer=pretokenizer,
+            alphabet=alphabet,
             field=field,
             num_workers=num_workers,
             max_pretoken_length=max_pretoken_length,
@@ -80,10 +85,16 @@ def read_counts(
             )
     first, *others = map(PreTokenCounts.load, tables)
     counts = first.merge(*others)
-    if pretokenizer is not None and get_pretokenizer(pretokenizer) != counts.pretokenizer:
-        made_with = counts.pretokenizer.preset or "another pre-tokenizer"
+    made_with = counts.pretokenizer
+    if alphabet not in (None, made_with.alphabet):
         raise ConfigurationError(
-            f"{tables[0]} was counted with {made_with}, not {pretokenizer}; count the text again"
+            f"{tables[0]} was counted with an alphabet of {made_with.alphabet}, not {alphabet}; "
+            "count the text again"
+        )
+    if pretokenizer is not None and get_pretokenizer(pretokenizer, alphabet=made_with.alphabet) != made_with:
+        raise ConfigurationError(
+            f"{tables[0]} was counted with {made_with.preset or 'another pre-tokenizer'}, "
+            f"not {pretokenizer}; count the text again"
         )
     return counts
 
@@ -191,22 +202,31 @@ def _artifact_of(tokenizer: "ScaffoldTokenizerFast") -> ScaffoldBPE:
     backend, scaffold = tokenizer.backend_tokenizer, tokenizer.scaffold
     model = json.loads(backend.to_str())["model"]
     merges = [(left, right) for left, right in scaffold["merges"]]
-    first_rules = {left + right: (left, right) for left, right in reversed(merges)}
+    pretokenizer = pretokenizer_of(backend)
+    by_character = pretokenizer.alphabet == "chars"
+    settings = {name: model[name] for name in CHARACTER_SETTINGS if by_character and model[name]}
+    affixes = Affixes(model["continuing_subword_prefix"] or "", model["end_of_word_suffix"] or "")
+    first_rules = dict(zip(affixes.join_all(merges[::-1]), merges[::-1], strict=True))
     rank = {pair: position for position, pair in enumerate(merges)}
     tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    added = {token.content for token in backend.get_added_tokens_decoder().values()}
+    fixed = added - first_rules.keys() - (set() if by_character else SYMBOL_TO_BYTE.keys())
+    special_tokens = list(takewhile(fixed.__contains__, tokens))
+    raw_merges = [(left, right) for left, right in model["merges"]]
     scaffold_tokens = sorted(scaffold["demolish"], key=lambda token: rank[first_rules[token]])
     return ScaffoldBPE(
         merges=merges,
         vocab={token: token_id for token_id, token in enumerate([*tokens, *scaffold_tokens])},
         demolish_map={token: tuple(scaffold["demolish"][token]) for token in scaffold_tokens},
-        special_tokens=[t for t in tokens if t not in first_rules and t not in SYMBOL_TO_BYTE],
-        pretokenizer=get_pretokenizer(backend.pre_tokenizer, backend.normalizer),
+        special_tokens=special_tokens,
+        pretokenizer=pretokenizer,
         raw_splits={
-            left + right: (left, right)
-            for left, right in model["merges"]
-            if first_rules.get(left + right) != (left, right)
+            token: pair
+            for token, pair in zip(affixes.join_all(raw_merges), raw_merges, strict=True)
+            if first_rules.get(token) != pair
         },
         raw_agreement=scaffold["raw_agreement"],
+        **settings,
     )
 
 
