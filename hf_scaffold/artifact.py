@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -36,7 +36,7 @@ FORMAT_VERSION = 1
 VOCAB_FILE, MERGES_FILE, DEMOLISH_FILE = "vocab.json", "merges.txt", "demolish.json"
 MERGES_JSON_FILE = "merges.json"
 MERGES_HEADER = "#version: 0.2"
-_CHARACTER_SETTINGS = ("unk_token", "fuse_unk", "continuing_subword_prefix", "end_of_word_suffix")
+CHARACTER_SETTINGS = ("unk_token", "fuse_unk", "continuing_subword_prefix", "end_of_word_suffix")
 
 Pair = tuple[str, str]
 
@@ -125,9 +125,12 @@ class ScaffoldBPE:
         """Whether the alphabet is characters rather than bytes."""
         return self.pretokenizer.alphabet == "chars"
 
-    def is_symbol(self, token: str) -> bool:
-        """Whether the string is one symbol; where text spells affixes, a merged token may look like one."""
-        return bool(self.affixes.readings(token)) if self.by_character else token in SYMBOL_TO_BYTE
+    @cached_property
+    def symbols(self) -> Set[str]:
+        """The tokens that are one symbol; where text spells affixes, a merged token may look like one."""
+        if not self.by_character:
+            return self.vocab.keys() & SYMBOL_TO_BYTE.keys()
+        return {token for token in self.vocab if self.affixes.readings(token)}
 
     @cached_property
     def tokens(self) -> list[str]:
@@ -210,8 +213,12 @@ class ScaffoldBPE:
         wholes: dict[bytes, int],
         tokens: Iterable[str],
     ) -> PretokenEncoder:
-        join, vocab = self.affixes.join, self.vocab
-        rules = [(vocab[left], vocab[right], vocab[join(left, right)]) for left, right in merges]
+        vocab = self.vocab
+        made = self.affixes.join_all(merges)
+        rules = [
+            (vocab[left], vocab[right], vocab[token])
+            for (left, right), token in zip(merges, made, strict=True)
+        ]
         rows = np.array(rules, np.int32).reshape(-1, 3)
         if not self.by_character:
             byte_ids = [vocab.get(symbol, -1) for _, symbol in sorted(BYTE_TO_SYMBOL.items())]
@@ -226,7 +233,7 @@ class ScaffoldBPE:
 
     @cached_property
     def _raw_merges(self) -> list[Pair]:
-        rules = {self.affixes.join(*pair): pair for pair in reversed(self.merges)}
+        rules = dict(zip(self.affixes.join_all(self.merges[::-1]), self.merges[::-1], strict=True))
         normal = set(self.tokens)
         chosen = [self.raw_splits.get(token) or rules.get(token) for token in self.tokens]
         return [rule for rule in chosen if rule and normal.issuperset(rule)]
@@ -324,7 +331,7 @@ class ScaffoldBPE:
             "raw_splits": self.raw_splits,
         }
         if self.by_character:
-            demolish |= {name: getattr(self, name) for name in _CHARACTER_SETTINGS}
+            demolish |= {name: getattr(self, name) for name in CHARACTER_SETTINGS}
         merges_file, merges = MERGES_FILE, _merges_text(self.merges)
         if merges is None:
             merges_file, merges = MERGES_JSON_FILE, json.dumps(self.merges, ensure_ascii=False, indent=0)
@@ -362,7 +369,7 @@ class ScaffoldBPE:
                 raw_splits={token: (left, right) for token, (left, right) in demolish["raw_splits"].items()},
                 raw_agreement=demolish["raw_agreement"],
                 stop_reason=demolish["stop_reason"],
-                **{name: demolish[name] for name in _CHARACTER_SETTINGS if name in demolish},
+                **{name: demolish[name] for name in CHARACTER_SETTINGS if name in demolish},
             )
         except KeyError as error:
             raise ArtifactError(f"{folder / DEMOLISH_FILE}: the entry {error} is missing") from None
@@ -384,7 +391,7 @@ def special_tokens_in(kwargs: Mapping[str, Any]) -> list[str | AddedToken]:
 
 
 def derive_demolish_map(
-    merges: Iterable[Pair], scaffold_tokens: Iterable[str], affixes: Affixes = NO_AFFIXES
+    merges: Sequence[Pair], scaffold_tokens: Iterable[str], affixes: Affixes = NO_AFFIXES
 ) -> dict[str, tuple[str, ...]]:
     """For each scaffold token, in the order given, the normal tokens that stand for it.
 
@@ -397,14 +404,14 @@ def derive_demolish_map(
     """
     scaffolds = list(scaffold_tokens)
     rules: dict[str, list[Pair]] = {token: [] for token in scaffolds}
-    for pair in merges:
-        if (token := affixes.join(*pair)) in rules:
+    for token, pair in zip(affixes.join_all(merges), merges, strict=True):
+        if token in rules:
             rules[token].append(pair)
     lengths = _demolished_lengths(rules)
     demolished: dict[str, tuple[str, ...]] = {}
     # A part's result is shorter than the whole's, so it is there before.
     for token in sorted(scaffolds, key=lengths.__getitem__):
-        left, right = min(rules[token], key=lambda pair: sum(lengths.get(part, 1) for part in pair))
+        left, right = min(rules[token], key=lambda pair: lengths.get(pair[0], 1) + lengths.get(pair[1], 1))
         demolished[token] = demolished.get(left, (left,)) + demolished.get(right, (right,))
     return {token: demolished[token] for token in scaffolds}
 
@@ -415,16 +422,17 @@ def _demolished_lengths(rules: Mapping[str, Sequence[Pair]]) -> dict[str, float]
     A rule may come before those of its parts. So they are gone through until nothing changes: twice, where
     tokens are in the order of creation.
     """
-    lengths = dict.fromkeys(rules, math.inf)
+    lengths: dict[str, float] = dict.fromkeys(rules, math.inf)
     changed = True
     while changed:
         changed = False
         for token, pairs in rules.items():
-            shortest = min((sum(lengths.get(part, 1) for part in pair) for pair in pairs), default=math.inf)
-            if shortest < lengths[token]:
-                lengths[token], changed = shortest, True
-    for token, length in lengths.items():
-        if length == math.inf:
+            for left, right in pairs:
+                length = lengths.get(left, 1) + lengths.get(right, 1)
+                if length < lengths[token]:
+                    lengths[token], changed = length, True
+    for token in rules:
+        if lengths[token] == math.inf:
             raise ArtifactError(f"no merge makes the scaffold token {token!r}")
     return lengths
 
@@ -433,7 +441,7 @@ def _demolished_lengths(rules: Mapping[str, Sequence[Pair]]) -> dict[str, float]
 
 
 def _check_symbols(bpe: ScaffoldBPE) -> None:
-    for name in _CHARACTER_SETTINGS:
+    for name in CHARACTER_SETTINGS:
         if getattr(bpe, name) and not bpe.by_character:
             raise ArtifactError(f"{name} is {getattr(bpe, name)!r}, but the alphabet is bytes")
     if bpe.unk_token is not None and bpe.unk_token not in bpe.special_tokens:
@@ -459,17 +467,17 @@ def _check_merges(bpe: ScaffoldBPE) -> None:
     mergeable = bpe.vocab.keys() - set(bpe.special_tokens)
     first_rank: dict[str, int] = {}
     seen: set[Pair] = set()
-    for rank, pair in enumerate(bpe.merges):
+    prefix, symbols = bpe.affixes.prefix, bpe.symbols
+    for rank, (pair, merged) in enumerate(zip(bpe.merges, bpe.affixes.join_all(bpe.merges), strict=True)):
         for part in pair:
             if part not in mergeable:
                 raise ArtifactError(
                     f"merge {rank} {pair}: {part!r} is not a token that a merge can start from"
                 )
-            if not bpe.is_symbol(part) and part not in first_rank:
+            if part not in first_rank and part not in symbols:
                 raise ArtifactError(f"merge {rank} {pair}: no merge before it makes {part!r}")
-        if not pair[1].startswith(bpe.affixes.prefix):
-            raise ArtifactError(f"merge {rank} {pair}: {pair[1]!r} doesn't begin with {bpe.affixes.prefix!r}")
-        merged = bpe.affixes.join(*pair)
+        if not pair[1].startswith(prefix):
+            raise ArtifactError(f"merge {rank} {pair}: {pair[1]!r} doesn't begin with {prefix!r}")
         if merged not in mergeable:
             raise ArtifactError(f"merge {rank} {pair}: {merged!r} is not in the vocab")
         if pair in seen:
@@ -479,7 +487,7 @@ def _check_merges(bpe: ScaffoldBPE) -> None:
     vocab_size = bpe.vocab_size
     made_last: dict[bool, str] = {}
     for token, token_id in list(bpe.vocab.items())[len(bpe.special_tokens) :]:
-        if bpe.is_symbol(token):
+        if token in symbols:
             continue
         if token not in first_rank:
             if len(token) > 1:

@@ -1,5 +1,6 @@
 """Symbols: what a pre-token is before the first merge, and how tokens are spelled."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 __all__ = ["NO_AFFIXES", "Affixes"]
@@ -31,6 +32,11 @@ class Affixes:
         """The token that two tokens merge into; the right one follows, so it begins with the prefix."""
         return left + right[len(self.prefix) :]
 
+    def join_all(self, pairs: Iterable[tuple[str, str]]) -> list[str]:
+        """The token of each pair."""
+        skip = len(self.prefix)
+        return [left + right[skip:] for left, right in pairs]
+
     def spell(self, tokens: tuple[str, ...] | list[str]) -> str:
         """The token that several make."""
         first, *others = tokens
@@ -45,7 +51,9 @@ class Affixes:
             >>> Affixes("##").readings("##x"), Affixes("##").readings("xy")
             ([('x', True, False), ('x', True, True)], [])
         """
-        readings = []
+        readings: list[tuple[str, bool, bool]] = []
+        if len(token) > len(self.prefix) + 1 + len(self.suffix):
+            return readings
         for continues in (False, True):
             for ends in (False, True):
                 start = len(self.prefix) if continues else 0
@@ -54,16 +62,16 @@ class Affixes:
                     readings.append((character, continues, ends))
         return readings
 
-    def splits(self, token: str) -> range:
-        """Where a token may be cut: affixes stay whole, and each part has a character beside them.
+    def cuts(self, token: str) -> tuple[int, int]:
+        """The first and last place to cut a token in two, with a character beside the affix on each side.
 
         Example:
-            >>> list(Affixes("##", "</w>").splits("##low</w>"))
-            [3, 4]
+            >>> Affixes("##", "</w>").cuts("##low</w>")
+            (3, 4)
         """
         first = len(self.prefix) + 1 if token.startswith(self.prefix) else 1
         last = len(token) - 1 - (len(self.suffix) if token.endswith(self.suffix) else 0)
-        return range(first, last + 1)
+        return first, last
 
 
 NO_AFFIXES = Affixes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE
 from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
+from hf_scaffold.pretokenize import pretokenizer_of
 from hf_scaffold.symbols import NO_AFFIXES, Affixes
 
 if TYPE_CHECKING:
@@ -157,15 +159,15 @@ def train_tokenizer(
 
     Args:
         source, field, num_workers, max_pretoken_length: As for `count`.
-        alphabet: As for `count`; for characters, unk_token is what those outside the alphabet are encoded to.
-        pretokenizer, normalizer: As for `count`. None: those of `like` if there is one, which also are the
-            only ones to go with it; else the defaults.
-        vocab_size, min_frequency, …, scaffold: As for `train`.
+        pretokenizer, normalizer, alphabet: As for `count`. None: those of `like` if there is one, which also
+            are the only ones to go with it; else the defaults.
+        vocab_size, min_frequency, …, scaffold: As for `train`. fuse_unk and affixes come from `like`, too.
         like: A fast tokenizer with a BPE model, of any class, to take everything but the vocabulary from:
             normalizer, pre-tokenizer, special and added tokens, template, chat template, settings. Its
             special tokens come first.
         **kwargs: As for `PreTrainedTokenizerFast`: eos_token, pad_token, model_max_length, …. Special tokens
             named here are trained with, after those in `special_tokens`, so that they get the first ids.
+            With an alphabet of characters, unk_token is what others are encoded to.
     Raises:
         CorpusError, ConfigurationError, CountOverflowError: as `count` and `train` do.
     Example:
@@ -174,37 +176,43 @@ def train_tokenizer(
         >>> tokenizer.eos_token_id
         0
     """
-    from hf_scaffold.retrain import empty_like, fill, special_tokens_of
+    from hf_scaffold.retrain import empty_like, fill, special_tokens_of, symbol_options
 
     specials = list({str(token): token for token in [*special_tokens, *special_tokens_in(kwargs)]}.values())
+    pipeline = {"pretokenizer": pretokenizer, "normalizer": normalizer, "alphabet": alphabet}
+    symbols: dict[str, Any] = {
+        "fuse_unk": fuse_unk,
+        "continuing_subword_prefix": continuing_subword_prefix,
+        "end_of_word_suffix": end_of_word_suffix,
+    }
     shell = None
     if like is not None:
-        if pretokenizer is not None or normalizer is not None:
-            raise ConfigurationError("pretokenizer and normalizer come from like; give either them or like")
+        if given := [name for name, value in {**pipeline, **symbols}.items() if value]:
+            raise ConfigurationError(f"{' and '.join(given)} come from like; give either them or like")
         shell = empty_like(like, specials)
-        pretokenizer, specials = shell.backend_tokenizer, [*special_tokens_of(shell)]
+        specials = [*special_tokens_of(shell)]
+        pipeline = {"pretokenizer": pretokenizer_of(shell.backend_tokenizer)}
+        symbols = symbol_options(shell)
     counts = count(
         source,
-        pretokenizer=pretokenizer,
-        normalizer=normalizer,
-        alphabet=alphabet,
+        **pipeline,
         field=field,
         num_workers=num_workers,
         max_pretoken_length=max_pretoken_length,
     )
+    if initial_alphabet is not None:
+        symbols["initial_alphabet"] = initial_alphabet
+    if counts.pretokenizer.alphabet == "chars":
+        symbols.setdefault("unk_token", kwargs.get("unk_token"))
     bpe = train(
         counts,
         vocab_size,
         min_frequency=min_frequency,
         special_tokens=specials,
-        initial_alphabet=initial_alphabet,
         limit_alphabet=limit_alphabet,
         max_token_length=max_token_length,
-        unk_token=kwargs.get("unk_token") if counts.pretokenizer.alphabet == "chars" else None,
-        fuse_unk=fuse_unk,
-        continuing_subword_prefix=continuing_subword_prefix,
-        end_of_word_suffix=end_of_word_suffix,
         scaffold=scaffold,
+        **symbols,
     )
     tokenizer = bpe.to_tokenizer(**kwargs) if shell is None else fill(shell, bpe, **kwargs)
     # An artifact knows the strings of its special tokens only.
@@ -227,7 +235,8 @@ def _merge_loop(
     """The loop, ready to run."""
     corpus = _Characters.of(counts, affixes)
     characters = _alphabet(corpus, counts, initial_alphabet, limit_alphabet)
-    corpus = corpus.limited_to(characters)
+    if not corpus.occurring <= characters:
+        corpus = corpus.limited_to(characters)
     alphabet, symbols = corpus.symbols(characters, first_id=len(specials))
     _check_fixed_tokens(specials, alphabet, vocab_size)
     kind = AmbiguousMergeLoop if corpus.spell_affixes() else MergeLoop
@@ -270,7 +279,7 @@ def _alphabet(
                 f"initial_alphabet: {text!r} is not a character of the byte-level alphabet "
                 "(tokenizers.pre_tokenizers.ByteLevel.alphabet())"
             )
-    others = corpus.occurring() - required
+    others = corpus.occurring - required
     if limit_alphabet is not None:
         frequency = corpus.frequencies(counts.counts)
         by_frequency = sorted(others, key=lambda character: (-frequency[character], character))
@@ -313,7 +322,9 @@ class _Characters:
         places[offsets[1:] - 1] += 1 if affixes.suffix else 0
         return cls(codes, offsets, affixes, places)
 
+    @cached_property
     def occurring(self) -> set[str]:
+        """The characters that occur."""
         return set(map(chr, np.flatnonzero(np.bincount(self.codes))))
 
     def frequencies(self, counts: NDArray[np.int64]) -> dict[str, int]:
@@ -323,13 +334,11 @@ class _Characters:
         high, low = np.zeros(n_codes, np.int64), np.zeros(n_codes, np.int64)
         np.add.at(high, self.codes, weights >> 32)
         np.add.at(low, self.codes, weights & 0xFFFFFFFF)
-        return {text: (int(high[ord(text)]) << 32) + int(low[ord(text)]) for text in self.occurring()}
+        return {text: (int(high[ord(text)]) << 32) + int(low[ord(text)]) for text in self.occurring}
 
     def limited_to(self, alphabet: set[str]) -> _Characters:
         """What is left when all other characters vanish."""
         kept = np.isin(self.codes, np.array([*map(ord, alphabet)], np.uint32))
-        if kept.all():
-            return self
         kept_before = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])
         places = None if self.places is None else self.places[kept]
         return _Characters(self.codes[kept], kept_before[self.offsets], self.affixes, places)
@@ -340,13 +349,15 @@ class _Characters:
         The alphabet is the characters sorted by code point, then what occurs of their forms with affixes,
         sorted as strings.
         """
-        places, n_places = (0, 1) if self.places is None else (self.places, 4)
-        keys = n_places * self.codes + places
-        symbol_of = {n_places * ord(character): character for character in characters}
-        for key in np.flatnonzero(np.bincount(keys)).tolist():
-            code, place = divmod(key, n_places)
-            symbol_of[key] = self.affixes.mark(chr(code), place & 2 > 0, place & 1 > 0)
-        alphabet = sorted(symbol_of.values(), key=lambda symbol: (len(symbol) > 1, symbol))
+        if self.places is None:
+            keys = self.codes
+            symbol_of = {ord(character): character for character in characters}
+        else:
+            keys = 4 * self.codes + self.places
+            symbol_of = {4 * ord(character): character for character in characters}
+            for key in np.flatnonzero(np.bincount(keys)).tolist():
+                symbol_of[key] = self.affixes.mark(chr(key // 4), key & 2 > 0, key & 1 > 0)
+        alphabet = sorted(set(symbol_of.values()), key=lambda symbol: (len(symbol) > 1, symbol))
         ids = {symbol: token_id for token_id, symbol in enumerate(alphabet, start=first_id)}
         table = np.zeros(max(symbol_of, default=0) + 1, np.int32)
         for key, symbol in symbol_of.items():
@@ -357,13 +368,17 @@ class _Characters:
         """Whether different sequences of symbols may spell the same string.
 
         They do only where the text itself spells an affix: a pre-token that begins with the prefix looks like
-        the continuation of another, and one with the suffix inside has a part that looks like an end.
+        the continuation of another, and one with the suffix inside has a part that looks like an end. Or
+        where the prefix ends with what the suffix begins with.
         """
         if self.places is None:
             return False
+        prefix, suffix = self.affixes.prefix, self.affixes.suffix
+        if any(suffix.startswith(prefix[i:]) for i in range(1, len(prefix))):
+            return True
         text = self.codes.tobytes().decode("utf-32-le")
         starts, stops = self.offsets[:-1], self.offsets[1:]
-        for affix, at_start in ((self.affixes.prefix, True), (self.affixes.suffix, False)):
+        for affix, at_start in ((prefix, True), (suffix, False)):
             at = text.find(affix) if affix else -1
             while at >= 0:
                 row = int(np.searchsorted(starts, at, side="right")) - 1
@@ -434,18 +449,18 @@ def _raw_splits(
     lengths = sorted({len(token) for token in normal})
     made: set[str] = set()
     splits: dict[str, Pair] = {}
-    for left, right in merges:
-        token = affixes.join(left, right)
+    prefix = affixes.prefix
+    for (left, right), token in zip(merges, affixes.join_all(merges), strict=True):
         if token in made:
             continue
         made.add(token)
         if token not in normal or (left in normal and right in normal):
             continue
-        allowed = affixes.splits(token)
+        first, last = affixes.cuts(token)
         candidates = [
-            (token[:i], affixes.prefix + token[i:])
+            (token[:i], prefix + token[i:])
             for i in lengths
-            if i in allowed and token[:i] in normal and affixes.prefix + token[i:] in normal
+            if first <= i <= last and token[:i] in normal and prefix + token[i:] in normal
         ]
         if candidates:
             splits[token] = max(candidates, key=lambda pair: min(frequency[pair[0]], frequency[pair[1]]))

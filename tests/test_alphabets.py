@@ -1,5 +1,6 @@
 """Alphabets of characters: affixes, unknown characters, and pipelines besides byte-level, end to end."""
 
+import dataclasses
 import json
 import warnings
 
@@ -8,13 +9,26 @@ import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import AutoTokenizer, LlamaTokenizer, PreTrainedTokenizerFast
 
 import hf_scaffold as hs
+from hf_scaffold import workflow
 from hf_scaffold._trainer import AmbiguousMergeLoop, MergeLoop
-from hf_scaffold.errors import CountOverflowError
+from hf_scaffold.artifact import ScaffoldBPE
+from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
 
-AFFIXES = [("", ""), ("##", ""), ("", "</w>"), ("##", "</w>"), ("#", ""), ("", "_"), ("#", "#"), ("aa", "b")]
+AFFIXES = [
+    ("", ""),
+    ("##", ""),
+    ("", "</w>"),
+    ("##", "</w>"),
+    ("#", ""),
+    ("", "_"),
+    ("#", "#"),
+    ("##", "##"),
+    ("aa", "b"),
+]
 
 
 def table(counts, pretokenizer="whitespace-split"):
@@ -94,11 +108,22 @@ def test_trains_and_encodes_what_the_slow_reference_does(run, texts):
     assert_encodes_as_tokenizers(bpe, texts)
 
 
+def model_settings(bpe):
+    names = ("unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk")
+    return {name: getattr(bpe, name) for name in names if getattr(bpe, name) is not None}
+
+
+def tokenizer_with(model, bpe):
+    """A stock tokenizer with the artifact's pipeline."""
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = bpe.pretokenizer.normalizer
+    tokenizer.pre_tokenizer = bpe.pretokenizer.pre_tokenizer
+    return tokenizer
+
+
 def assert_encodes_as_tokenizers(bpe, texts):
     """The exact encoder is BPE over the expanded vocabulary, then demolishing; the raw one is `raw_model`."""
-    names = ("unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk")
-    settings = {name: getattr(bpe, name) for name in names if getattr(bpe, name) is not None}
-    expanded = Tokenizer(models.BPE(bpe.vocab, bpe.merges, **settings))
+    expanded = Tokenizer(models.BPE(bpe.vocab, bpe.merges, **model_settings(bpe)))
     public = Tokenizer(bpe.raw_model())
     data = [text.encode() for text in texts]
     raw, ends = bpe.raw_encoder.encode(b"".join(data), np.cumsum([0, *map(len, data)]))
@@ -276,3 +301,304 @@ def test_characters_outside_the_alphabet(counts, affixes, limit, with_unk, fuse,
 def test_the_unknown_token_is_the_last_special_token_unless_it_is_one():
     assert train({"ab": 2}, 9, unk_token="<unk>", special_tokens=["<s>"]).special_tokens == ["<s>", "<unk>"]
     assert train({"ab": 2}, 9, unk_token="<unk>", special_tokens=["<unk>", "<s>"]).tokens[0] == "<unk>"
+
+
+def test_fused_unknown_characters_are_one_token():
+    texts = [b"axxb", b"xx", b"xaxx"]
+    for fuse, expected in ((False, [4, 2, 4]), (True, [3, 1, 3])):
+        bpe = train({"a": 9, "b": 5}, 3, unk_token="<unk>", fuse_unk=fuse)
+        assert [*map(len, bpe.encode(texts))] == expected
+
+
+# ---- pipelines, end to end
+
+
+def byte_level():
+    """Splits at whitespace, drops it, and writes bytes, as CLIP does."""
+    last = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    return pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), last])
+
+
+LLAMA = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+BOTH = {"continuing_subword_prefix": "##", "end_of_word_suffix": "</w>"}
+# Arguments, and what is left of TEXT after encoding and decoding.
+TEXT = "The  étude, naïve nation; x_y ②\nthe end."
+SPACED = "The étude, naïve nation; x_y ② the end."
+APART = "The étude , naïve nation ; x_y ② the end ."
+PIPELINES = {
+    "metaspace": ({}, TEXT),
+    "metaspace, unsplit, NFKC": (
+        {"pretokenizer": "metaspace-unsplit", "normalizer": normalizers.NFKC()},
+        TEXT.replace("②", "2"),
+    ),
+    "metaspace with affixes": (BOTH, TEXT),
+    "whole text": ({"pretokenizer": pre_tokenizers.Sequence([]), "normalizer": normalizers.NFC()}, TEXT),
+    "Llama's normalizer": ({"pretokenizer": pre_tokenizers.Sequence([]), "normalizer": LLAMA}, TEXT),
+    "lowercase": ({"normalizer": normalizers.Lowercase()}, TEXT.lower()),
+    "suffix": ({"pretokenizer": "whitespace-split", "end_of_word_suffix": "</w>"}, SPACED),
+    "prefix": ({"pretokenizer": "whitespace-split", "continuing_subword_prefix": "##"}, SPACED),
+    "both": ({"pretokenizer": "whitespace", **BOTH}, APART),
+    "whitespace": ({"pretokenizer": "whitespace", "end_of_word_suffix": "</w>"}, APART),
+    "bert": (
+        {"pretokenizer": "bert", "continuing_subword_prefix": "##"},
+        APART.replace("_", " _ "),
+    ),
+    "no affixes": ({"pretokenizer": "whitespace-split"}, "".join(TEXT.split())),
+    "bytes with suffix": ({"pretokenizer": byte_level(), "end_of_word_suffix": "</w>"}, SPACED),
+    "bytes with prefix": ({"pretokenizer": byte_level(), "continuing_subword_prefix": "##"}, SPACED),
+    "bytes with both": ({"pretokenizer": byte_level(), **BOTH}, SPACED),
+    "bytes with spaces": (
+        {"pretokenizer": pre_tokenizers.ByteLevel(add_prefix_space=False), **BOTH},
+        TEXT,
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=PIPELINES)
+def pipeline(request, english_text):
+    """(tokenizer, artifact, restored): a pipeline trained on a novel and on TEXT."""
+    arguments, restored = PIPELINES[request.param]
+    corpus = [*english_text[:60_000].splitlines(keepends=True), TEXT, *TEXT.split("x")]
+    counting = {name: arguments[name] for name in ("pretokenizer", "normalizer") if name in arguments}
+    training = {name: value for name, value in arguments.items() if name not in counting}
+    counts = hs.count(corpus, alphabet="chars", num_workers=1, **counting)
+    bpe = hs.train(counts, 700, unk_token="<unk>", special_tokens=["<s>"], **training)
+    return bpe.to_tokenizer(bos_token="<s>"), bpe, restored
+
+
+NASTY = ["", " ", "nation", " the  end ", "日本🙂", "x</w>y ### #", "naïve②", "<s>the<unk>", TEXT, "aéi" * 30]
+
+
+def test_ids_are_those_of_the_artifact(pipeline, english_text):
+    tokenizer, bpe, _ = pipeline
+    cutter = bpe.pretokenizer
+    for text in [*NASTY[:7], *NASTY[8:], *english_text[60_000:70_000].splitlines()]:
+        ids = [i for row in bpe.encode(cutter.pretokenize(text)) for i in row]
+        assert tokenizer(text)["input_ids"] == ids
+        assert tokenizer(text, return_offsets_mapping=True)["input_ids"] == ids
+        assert tokenizer._encode_without_added_tokens(text) == ids
+    assert bpe.scaffold_tokens
+
+
+def test_decode_restores_what_the_pipeline_keeps(pipeline):
+    tokenizer, bpe, restored = pipeline
+    ids = tokenizer(TEXT)["input_ids"]
+    assert bpe.vocab["<unk>"] not in ids
+    assert tokenizer.decode(ids) == restored
+    stream = decoders.DecodeStream()
+    pieces = [stream.step(tokenizer.backend_tokenizer, token_id) or "" for token_id in ids]
+    assert "".join(pieces).strip() == restored
+
+
+def test_saved_and_loaded_alike(pipeline, tmp_path):
+    tokenizer, bpe, _ = pipeline
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    loaded = AutoTokenizer.from_pretrained(tmp_path / "tokenizer")
+    assert loaded(NASTY)["input_ids"] == tokenizer(NASTY)["input_ids"]
+    assert loaded.unk_token == "<unk>"
+    bpe.save(tmp_path / "artifact")
+    assert ScaffoldBPE.load(tmp_path / "artifact") == bpe
+    assert workflow.load_artifact(str(tmp_path / "tokenizer")) == bpe
+
+
+def test_offsets_are_those_of_the_symbols(pipeline, english_text):
+    """Checked with a stock tokenizer that makes every character its own token."""
+    tokenizer, bpe, _ = pipeline
+    settings = model_settings(bpe)
+    twin = tokenizer_with(models.BPE(bpe.vocab, [], **settings), bpe)
+    expanded = tokenizer_with(models.BPE(bpe.vocab, bpe.merges, **settings), bpe)
+    demolished = 0
+    for text in [*NASTY[1:7], *NASTY[8:], *english_text[60_000:70_000].splitlines()]:
+        symbols = twin.encode(text)
+        [encoding] = tokenizer([text], return_offsets_mapping=True).encodings
+        at = 0
+        for token, offsets, word in zip(encoding.tokens, encoding.offsets, encoding.word_ids, strict=True):
+            start, spelled = at, symbols.tokens[at]
+            while spelled != token:
+                at += 1
+                spelled = bpe.affixes.join(spelled, symbols.tokens[at])
+            assert offsets == (symbols.offsets[start][0], symbols.offsets[at][1])
+            assert word == symbols.word_ids[start]
+            at += 1
+        assert at == len(symbols.tokens)
+        demolished += sum(token in bpe.demolish_map for token in expanded.encode(text).tokens)
+    assert demolished > 5
+
+
+def test_pairs_and_truncation(pipeline):
+    tokenizer, *_ = pipeline
+    texts = ["the nation", "naïve étude"]
+    alone = [tokenizer(text)["input_ids"] for text in texts]
+    assert tokenizer(*texts)["input_ids"] == alone[0] + alone[1]
+    assert tokenizer(texts[0], truncation=True, max_length=2)["input_ids"] == alone[0][:2]
+    tokenizer.pad_token = "<s>"
+    assert {len(ids) for ids in tokenizer(texts, padding=True)["input_ids"]} == {max(map(len, alone))}
+
+
+# ---- files, options and errors
+
+
+def test_counts_of_different_alphabets_do_not_merge(tmp_path):
+    characters = hs.count(["naïve ②"], alphabet="chars", pretokenizer=pre_tokenizers.Whitespace())
+    assert dict(characters) == {"naïve".encode(): 1, "②".encode(): 1}
+    with pytest.raises(ConfigurationError, match="different pre-tokenizers"):
+        characters.merge(hs.count(["naïve"], pretokenizer=pre_tokenizers.Whitespace()))
+    characters.save(tmp_path / "counts.parquet")
+    loaded = hs.PreTokenCounts.load(tmp_path / "counts.parquet")
+    assert loaded == characters
+    assert loaded.pretokenizer.alphabet == "chars"
+
+
+def test_files_of_bytes_do_not_name_the_alphabet():
+    """They are what they were before there was another, and load as they did."""
+    cutter = hs.get_pretokenizer("gpt2")
+    assert "alphabet" not in cutter.to_json()
+    assert hs.Pretokenizer.from_json(cutter.to_json()).alphabet == "bytes"
+    unsplit = hs.get_pretokenizer("metaspace-unsplit", alphabet="chars")
+    assert hs.Pretokenizer.from_json(unsplit.to_json()) == unsplit
+
+
+def test_workers_count_characters_alike():
+    texts = [f"naïve {i} text ② " * 50 for i in range(40)]
+    tables = [hs.count(texts, alphabet="chars", num_workers=n) for n in (1, 2)]
+    assert tables[0] == tables[1]
+    assert tables[0]["▁naïve"] == 2000
+
+
+def test_merges_with_spaces_are_saved_as_json(tmp_path):
+    counts = hs.PreTokenCounts.from_mapping(
+        {"of the\n": 9, "of a": 5}, alphabet="chars", pretokenizer=pre_tokenizers.Sequence([])
+    )
+    bpe = hs.train(counts, 11)
+    assert any(" " in token for token in bpe.tokens[7:])
+    bpe.save(tmp_path)
+    train({"of": 9}, 3).save(tmp_path / "plain")
+    assert sorted(path.name for path in tmp_path.glob("*.*")) == [
+        "demolish.json",
+        "merges.json",
+        "vocab.json",
+    ]
+    assert (tmp_path / "plain" / "merges.txt").is_file()
+    assert ScaffoldBPE.load(tmp_path) == bpe
+    # Older merges of another artifact in the folder don't matter.
+    bpe.save(tmp_path / "plain")
+    assert ScaffoldBPE.load(tmp_path / "plain") == bpe
+    for broken in ('{"a": 1}', '[["a"]]', '["ab"]', "[["):
+        (tmp_path / "merges.json").write_text(broken)
+        with pytest.raises(ArtifactError, match=r"merges\.json"):
+            ScaffoldBPE.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"unk_token": "<unk>"}, "unk_token needs an alphabet of characters"),
+        ({"fuse_unk": True}, "fuse_unk needs"),
+        ({"end_of_word_suffix": "</w>"}, "end_of_word_suffix needs.*alphabet='chars'"),
+        ({"continuing_subword_prefix": "##"}, "continuing_subword_prefix needs"),
+    ],
+)
+def test_options_of_characters_are_refused_for_bytes(options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        hs.train(hs.PreTokenCounts.from_mapping({"ab": 2}), 300, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"vocab_size": 3}, "1 special tokens and 3 characters of the alphabet need 4"),
+        ({"special_tokens": ["a"]}, "'a' is a character of the alphabet"),
+        ({"special_tokens": ["b</w>"]}, "'b</w>' is a character of the alphabet"),
+        ({"unk_token": "a"}, "'a' is a character of the alphabet"),
+        ({"initial_alphabet": ["xy"]}, "initial_alphabet: 'xy' is not one character"),
+    ],
+)
+def test_bad_options_are_refused_before_training(options, message):
+    given = {"vocab_size": 9, "special_tokens": ["<s>"], **options}
+    with pytest.raises(ConfigurationError, match=message):
+        hs.train(table({"aab": 3, "b": 1}), end_of_word_suffix="</w>", **given)
+
+
+def test_presets_go_with_their_alphabet():
+    with pytest.raises(ConfigurationError, match=r"'gpt2' does not go with alphabet='chars'.*metaspace"):
+        hs.count(["text"], pretokenizer="gpt2", alphabet="chars")
+    with pytest.raises(ConfigurationError, match="'bert' does not go with alphabet='bytes'"):
+        hs.count(["text"], pretokenizer="bert")
+    with pytest.raises(ConfigurationError, match="alphabet is 'letters'; it must be one of bytes, chars"):
+        hs.count(["text"], alphabet="letters")
+    with pytest.raises(ConfigurationError, match="is for bytes, not for chars"):
+        hs.get_pretokenizer(hs.get_pretokenizer("gpt2"), alphabet="chars")
+
+
+@pytest.mark.parametrize(("pretokens", "row"), [([b"a", b"\xe9"], 1), ([b"a\xc3", b"\xa9b"], 1)])
+def test_characters_need_utf8(pretokens, row):
+    with pytest.raises(CorpusError, match=f"row {row}: pre-token .* is not UTF-8"):
+        table(dict.fromkeys(pretokens, 1))
+
+
+def test_initial_alphabet_keeps_what_does_not_occur():
+    bpe = train({"ab": 3}, 9, initial_alphabet=["z", "b"], unk_token="?")
+    assert bpe.tokens[:4] == ["?", "a", "b", "z"]
+    assert bpe.encode([b"zq"]) == [[3, 0]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"unk_token": "<gone>"}, "unk_token: '<gone>' is no special token"),
+        ({"continuing_subword_prefix": None}, "demolish|vocab|merge"),
+        ({"pretokenizer": hs.get_pretokenizer("gpt2")}, "is .*, but the alphabet is bytes"),
+    ],
+)
+def test_an_artifact_whose_parts_contradict_each_other_is_refused(changes, message):
+    bpe = train({"banana": 20, "nab": 3}, 12, prefix="##", unk_token="<unk>")
+    with pytest.raises(ArtifactError, match=message):
+        dataclasses.replace(bpe, **changes)
+
+
+def test_the_tokenizer_refuses_merges_without_the_prefix():
+    tokenizer = train({"banana": 20, "nab": 3}, 12, prefix="##").to_tokenizer()
+    scaffold = {**tokenizer.scaffold, "merges": [["n", "a"], *tokenizer.scaffold["merges"]]}
+    with pytest.raises(ValueError, match="'a' does not begin with '##'"):
+        hs.ScaffoldTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, scaffold=scaffold)
+
+
+# ---- like a tokenizer there is
+
+
+def stock(model, pre_tokenizer, decoder, normalizer=None):
+    backend = Tokenizer(model)
+    backend.normalizer, backend.pre_tokenizer, backend.decoder = normalizer, pre_tokenizer, decoder
+    suffix = {"end_of_word_suffix": model.end_of_word_suffix} if model.end_of_word_suffix else {}
+    trainer = trainers.BpeTrainer(special_tokens=["<unk>"], show_progress=False, **suffix)
+    backend.train_from_iterator([TEXT], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")
+
+
+LIKE = {
+    "Sennrich's": lambda: stock(
+        models.BPE(unk_token="<unk>", end_of_word_suffix="</w>", fuse_unk=True),
+        pre_tokenizers.WhitespaceSplit(),
+        decoders.BPEDecoder("</w>"),
+    ),
+    "metaspace": lambda: stock(
+        models.BPE(unk_token="<unk>"), pre_tokenizers.Metaspace(), decoders.Metaspace(), normalizers.NFKC()
+    ),
+    "Llama's": lambda: LlamaTokenizer(vocab={"<unk>": 0, "<s>": 1, "</s>": 2, "▁": 3}, merges=[]),
+}
+
+
+@pytest.mark.parametrize("name", LIKE)
+def test_a_tokenizer_like_one_of_characters(name, english_text):
+    like = LIKE[name]()
+    texts = [*english_text[:40_000].splitlines(), SPACED.replace("②", "2")]
+    tokenizer = hs.train_tokenizer(texts, 400, like=like, num_workers=1)
+    model = tokenizer.backend_tokenizer.model
+    assert model.end_of_word_suffix == like.backend_tokenizer.model.end_of_word_suffix
+    assert model.unk_token == like.backend_tokenizer.model.unk_token
+    assert model.fuse_unk == like.backend_tokenizer.model.fuse_unk
+    assert tokenizer.decode(tokenizer(texts[-1], add_special_tokens=False)["input_ids"]) == texts[-1]
+    again = tokenizer.train_new_from_iterator(texts, 400, show_progress=False)
+    assert again.scaffold == tokenizer.scaffold
+    with pytest.raises(ConfigurationError, match="end_of_word_suffix come from like"):
+        hs.train_tokenizer(texts, 400, like=like, end_of_word_suffix="</w>")
