@@ -78,8 +78,11 @@ class CharacterTable {
     fuse_ = fuse;
   }
 
-  // Calls add(token) for each symbol of the pre-token, from left to right. Where there is no unknown token,
-  // characters without a token are dropped, and so are bytes that are not UTF-8.
+  // Characters without a token become the tokens of their bytes, which count up from this one, that of byte 0.
+  void set_bytes(token_id_t first) { first_byte_ = first; }
+
+  // Calls add(token) for each symbol of the pre-token, from left to right. Bytes that are not UTF-8 are characters
+  // without a token. These are dropped where nothing is set for them.
   template <class Add>
   void read(const byte_t* bytes, std::size_t n, Add add) const {
     const byte_t* const end = bytes + n;
@@ -90,6 +93,8 @@ class CharacterTable {
       const token_id_t token = find(at, well_formed, at != bytes, at + length == end);
       if (token != NO_ID) {
         add(token);
+      } else if (first_byte_ != NO_ID) {
+        for (std::size_t i = 0; i < length; ++i) add(first_byte_ + at[i]);
       } else if (unknown_ != NO_ID && !(fuse_ && after_unknown)) {
         add(unknown_);
       }
@@ -119,6 +124,7 @@ class CharacterTable {
 
   std::unordered_map<std::uint32_t, Forms> forms_;
   token_id_t unknown_ = NO_ID;
+  token_id_t first_byte_ = NO_ID;
   bool fuse_ = false;
 };
 

@@ -17,6 +17,7 @@ cdef extern from "bpe_encoder.hpp" namespace "hf_scaffold" nogil:
     cppclass CharacterTable:
         void set(const string&, bool, bool, token_id_t) except +
         void set_unknown(token_id_t, bool)
+        void set_bytes(token_id_t)
 
     cppclass BpeEncoder:
         BpeEncoder(size_t) except +
@@ -38,8 +39,10 @@ cdef class PretokenEncoder:
         rules: int32, (n, 3): left, right and merged token, in rank order.
         replacements: Token to the tokens that replace it in the output.
         wholes: Pre-tokens that become one token without merging.
-        unknown: The token of characters without one; -1 if these are dropped.
+        unknown: The token of characters without one; -1 if there is none, and they are dropped.
         fuse_unknown: Whether characters in a row without a token become one token together.
+        first_byte: The token of byte 0, with those of the others behind it: characters without a token become
+            these. -1 if there are none.
     """
 
     cdef BpeEncoder* encoder
@@ -52,11 +55,12 @@ cdef class PretokenEncoder:
         dict wholes,
         token_id_t unknown=-1,
         bool fuse_unknown=False,
+        token_id_t first_byte=-1,
     ):
         cdef Py_ssize_t i
         self.encoder = new BpeEncoder(rules.shape[0])
         if isinstance(symbols, dict):
-            self._set_characters(symbols, unknown, fuse_unknown)
+            self._set_characters(symbols, unknown, fuse_unknown, first_byte)
         else:
             self._set_bytes(symbols)
         for i in range(rules.shape[0]):
@@ -76,11 +80,14 @@ cdef class PretokenEncoder:
         for i in range(256):
             self.encoder.set_byte(<unsigned char>i, tokens[i])
 
-    cdef int _set_characters(self, dict tokens, token_id_t unknown, bool fuse_unknown) except -1:
+    cdef int _set_characters(
+        self, dict tokens, token_id_t unknown, bool fuse_unknown, token_id_t first_byte
+    ) except -1:
         cdef CharacterTable* characters = &self.encoder.characters()
         for (character, continues, ends), token in tokens.items():
             characters.set(character, continues, ends, token)
         characters.set_unknown(unknown, fuse_unknown)
+        characters.set_bytes(first_byte)
 
     def encode(self, const unsigned char[::1] data, const long long[::1] offsets):
         """Encode the pre-tokens data[offsets[i] : offsets[i + 1]]; releases the GIL.

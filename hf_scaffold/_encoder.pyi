@@ -10,6 +10,7 @@ class PretokenEncoder:
         wholes: dict[bytes, int],
         unknown: int = -1,
         fuse_unknown: bool = False,
+        first_byte: int = -1,
     ) -> None: ...
     def encode(
         self, data: bytes | bytearray | memoryview, offsets: NDArray[np.int64]

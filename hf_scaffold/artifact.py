@@ -24,7 +24,7 @@ from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE, symbols_to_by
 from hf_scaffold.decoding import decoder_for
 from hf_scaffold.errors import ArtifactError, ConfigurationError
 from hf_scaffold.pretokenize import Pretokenizer, get_pretokenizer
-from hf_scaffold.symbols import NO_AFFIXES, Affixes
+from hf_scaffold.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes
 
 if TYPE_CHECKING:
     from hf_scaffold.counts import PreTokenCounts
@@ -36,7 +36,13 @@ FORMAT_VERSION = 1
 VOCAB_FILE, MERGES_FILE, DEMOLISH_FILE = "vocab.json", "merges.txt", "demolish.json"
 MERGES_JSON_FILE = "merges.json"
 MERGES_HEADER = "#version: 0.2"
-CHARACTER_SETTINGS = ("unk_token", "fuse_unk", "continuing_subword_prefix", "end_of_word_suffix")
+CHARACTER_SETTINGS = (
+    "unk_token",
+    "fuse_unk",
+    "byte_fallback",
+    "continuing_subword_prefix",
+    "end_of_word_suffix",
+)
 
 Pair = tuple[str, str]
 
@@ -64,6 +70,8 @@ class ScaffoldBPE:
         stop_reason: Why training ended before vocab_size tokens; None if it reached them.
         unk_token: The special token for characters without a token; None if they are dropped.
         fuse_unk: Whether several of them in a row are one unk_token.
+        byte_fallback: Whether they become the tokens of their bytes instead, "<0x00>" to "<0xFF>", which follow
+            the special tokens.
         continuing_subword_prefix: Begins every token that doesn't begin a pre-token.
         end_of_word_suffix: Ends every token that ends a pre-token.
     Raises:
@@ -88,6 +96,7 @@ class ScaffoldBPE:
     stop_reason: str | None = None
     unk_token: str | None = None
     fuse_unk: bool = False
+    byte_fallback: bool = False
     continuing_subword_prefix: str | None = None
     end_of_word_suffix: str | None = None
 
@@ -124,6 +133,11 @@ class ScaffoldBPE:
     def by_character(self) -> bool:
         """Whether the alphabet is characters rather than bytes."""
         return self.pretokenizer.alphabet == "chars"
+
+    @property
+    def fixed_tokens(self) -> list[str]:
+        """What text never merges into: the special tokens, and those of bytes with byte_fallback."""
+        return [*self.special_tokens, *(BYTE_TOKENS if self.byte_fallback else ())]
 
     @cached_property
     def symbols(self) -> Set[str]:
@@ -229,7 +243,8 @@ class ScaffoldBPE:
             for character, continues, ends in self.affixes.readings(token)
         }
         unknown = -1 if self.unk_token is None else vocab[self.unk_token]
-        return PretokenEncoder(characters, rows, replacements, wholes, unknown, self.fuse_unk)
+        first_byte = len(self.special_tokens) if self.byte_fallback else -1
+        return PretokenEncoder(characters, rows, replacements, wholes, unknown, self.fuse_unk, first_byte)
 
     @cached_property
     def _raw_merges(self) -> list[Pair]:
@@ -253,6 +268,7 @@ class ScaffoldBPE:
             merges=self._raw_merges,
             ignore_merges=self._takes_wholes,
             fuse_unk=self.fuse_unk,
+            byte_fallback=self.byte_fallback,
             **settings,
         )
 
@@ -293,7 +309,7 @@ class ScaffoldBPE:
             backend.normalizer = self.pretokenizer.normalizer
         if self.pretokenizer.pre_tokenizer is not None:
             backend.pre_tokenizer = self.pretokenizer.pre_tokenizer
-        backend.decoder = decoder_for(self.pretokenizer, self.affixes)
+        backend.decoder = decoder_for(self.pretokenizer, self.affixes, self.byte_fallback)
         if self.unk_token is not None:
             kwargs.setdefault("unk_token", self.unk_token)
         flagged = {
@@ -446,6 +462,10 @@ def _check_symbols(bpe: ScaffoldBPE) -> None:
             raise ArtifactError(f"{name} is {getattr(bpe, name)!r}, but the alphabet is bytes")
     if bpe.unk_token is not None and bpe.unk_token not in bpe.special_tokens:
         raise ArtifactError(f"unk_token: {bpe.unk_token!r} is no special token")
+    if bpe.byte_fallback and (bpe.affixes != NO_AFFIXES or bpe.pretokenizer.writes_bytes):
+        raise ArtifactError(
+            "byte_fallback goes neither with affixes nor with a pre-tokenizer that writes bytes"
+        )
 
 
 def _check_vocab(bpe: ScaffoldBPE) -> None:
@@ -456,15 +476,15 @@ def _check_vocab(bpe: ScaffoldBPE) -> None:
             )
         if not token:
             raise ArtifactError(f"vocab: the token with id {token_id} is empty")
-    for position, token in enumerate(bpe.special_tokens):
+    for position, token in enumerate(bpe.fixed_tokens):
         if bpe.vocab.get(token) != position:
-            raise ArtifactError(
-                f"special_tokens: {token!r} must have id {position}, not {bpe.vocab.get(token)}"
-            )
+            where = "special_tokens" if position < len(bpe.special_tokens) else "byte_fallback"
+            raise ArtifactError(f"{where}: {token!r} must have id {position}, not {bpe.vocab.get(token)}")
 
 
 def _check_merges(bpe: ScaffoldBPE) -> None:
-    mergeable = bpe.vocab.keys() - set(bpe.special_tokens)
+    fixed = bpe.fixed_tokens
+    mergeable = bpe.vocab.keys() - set(fixed)
     first_rank: dict[str, int] = {}
     seen: set[Pair] = set()
     prefix, symbols = bpe.affixes.prefix, bpe.symbols
@@ -486,7 +506,7 @@ def _check_merges(bpe: ScaffoldBPE) -> None:
         first_rank.setdefault(merged, rank)
     vocab_size = bpe.vocab_size
     made_last: dict[bool, str] = {}
-    for token, token_id in list(bpe.vocab.items())[len(bpe.special_tokens) :]:
+    for token, token_id in list(bpe.vocab.items())[len(fixed) :]:
         if token in symbols:
             continue
         if token not in first_rank:

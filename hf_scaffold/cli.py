@@ -232,6 +232,10 @@ def train(
             "--unk-token", metavar="TOKEN", help="For characters that are not kept. (--alphabet chars)"
         ),
     ] = None,
+    byte_fallback: Annotated[
+        bool,
+        typer.Option("--byte-fallback", help="Encode such characters to bytes instead. (--alphabet chars)"),
+    ] = False,
     continuing_subword_prefix: Annotated[
         str | None,
         typer.Option(
@@ -289,6 +293,7 @@ def train(
             limit_alphabet=limit_alphabet,
             max_token_length=max_token_length,
             unk_token=unk_token,
+            byte_fallback=byte_fallback,
             continuing_subword_prefix=continuing_subword_prefix,
             end_of_word_suffix=end_of_word_suffix,
             scaffold=not plain,

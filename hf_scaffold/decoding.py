@@ -3,7 +3,17 @@
 import re
 
 from tokenizers import Regex
-from tokenizers.decoders import BPEDecoder, ByteLevel, Decoder, Fuse, Replace, Sequence, Strip, WordPiece
+from tokenizers.decoders import (
+    BPEDecoder,
+    ByteFallback,
+    ByteLevel,
+    Decoder,
+    Fuse,
+    Replace,
+    Sequence,
+    Strip,
+    WordPiece,
+)
 
 from hf_scaffold.pretokenize import Pretokenizer
 from hf_scaffold.symbols import NO_AFFIXES, Affixes
@@ -11,12 +21,12 @@ from hf_scaffold.symbols import NO_AFFIXES, Affixes
 __all__ = ["decoder_for"]
 
 
-def decoder_for(pretokenizer: Pretokenizer, affixes: Affixes) -> Decoder:
+def decoder_for(pretokenizer: Pretokenizer, affixes: Affixes, byte_fallback: bool = False) -> Decoder:
     """The decoder that undoes a pre-tokenizer and removes affixes.
 
     Where the pre-tokenizer keeps spaces it says where they are, and affixes just go. Where it drops them, an
     affix tells where pre-tokens begin or end, and a space is put between these. Without affixes their borders
-    are lost, and nothing is put there.
+    are lost, and nothing is put there. Tokens of bytes become the characters they spell.
 
     Example:
         >>> from hf_scaffold.pretokenize import get_pretokenizer
@@ -25,11 +35,12 @@ def decoder_for(pretokenizer: Pretokenizer, affixes: Affixes) -> Decoder:
         'ab c'
     """
     lead, space = _written_spaces(pretokenizer)
-    characters: list[Decoder] = [ByteLevel()] if pretokenizer.writes_bytes else [Fuse()]
+    fallback: list[Decoder] = [ByteFallback()] if byte_fallback else []
+    characters: list[Decoder] = [ByteLevel()] if pretokenizer.writes_bytes else [*fallback, Fuse()]
     if space or affixes == NO_AFFIXES:
         if space not in ("", " ") and not pretokenizer.writes_bytes:
             # Not Metaspace: that drops every space of the first token, where tokens reach over spaces.
-            characters = [Replace(space, " "), Fuse(), *([Strip(" ", 1, 0)] if lead else [])]
+            characters = [Replace(space, " "), *characters, *([Strip(" ", 1, 0)] if lead else [])]
         return _sequence([*_without_prefix(affixes), *_without_suffix(affixes, ""), *characters])
     if pretokenizer.writes_bytes:
         return _spaced_bytes(affixes)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["NO_AFFIXES", "Affixes"]
+__all__ = ["BYTE_TOKENS", "NO_AFFIXES", "Affixes"]
 
 
 @dataclass(frozen=True)
@@ -75,3 +75,6 @@ class Affixes:
 
 
 NO_AFFIXES = Affixes()
+
+# With byte_fallback, the tokens of the bytes of characters outside the alphabet; spelled as in SentencePiece.
+BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))

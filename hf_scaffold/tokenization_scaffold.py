@@ -667,6 +667,7 @@ def violations(scaffold: Any, backend: Tokenizer) -> Iterator[str]:
             token in merged
             or token in added
             or token == backend.model.unk_token
+            or (backend.model.byte_fallback and re.fullmatch("<0x[0-9A-F]{2}>", token))
             or is_symbol(token, prefix, suffix)
         ):
             yield f"no merge makes the public token {token!r}"

@@ -19,7 +19,7 @@ from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.pretokenize import pretokenizer_of
-from hf_scaffold.symbols import NO_AFFIXES, Affixes
+from hf_scaffold.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes
 
 if TYPE_CHECKING:
     from tokenizers.normalizers import Normalizer
@@ -41,6 +41,7 @@ def train(
     max_token_length: int | None = None,
     unk_token: str | AddedToken | None = None,
     fuse_unk: bool = False,
+    byte_fallback: bool = False,
     continuing_subword_prefix: str | None = None,
     end_of_word_suffix: str | None = None,
     scaffold: bool = True,
@@ -64,6 +65,8 @@ def train(
         unk_token: What characters outside the alphabet are encoded to, instead of vanishing; it becomes the
             last special token unless it is one. This and what follows is for an alphabet of characters.
         fuse_unk: Encode several such characters in a row to one unk_token.
+        byte_fallback: Encode such characters to the tokens of their UTF-8 bytes instead: "<0x00>" to "<0xFF>",
+            which follow the special tokens. Not with affixes.
         continuing_subword_prefix: Marks characters, and so tokens, that don't begin a pre-token: "##".
         end_of_word_suffix: Marks characters, and so tokens, that end a pre-token: "</w>".
         scaffold: False trains plain BPE, merge for merge what `tokenizers.trainers.BpeTrainer` learns.
@@ -103,14 +106,20 @@ def train(
         _refuse_options_of_characters(
             unk_token=unk_token,
             fuse_unk=fuse_unk,
+            byte_fallback=byte_fallback,
             continuing_subword_prefix=continuing_subword_prefix,
             end_of_word_suffix=end_of_word_suffix,
         )
     affixes = Affixes(continuing_subword_prefix or "", end_of_word_suffix or "")
+    if byte_fallback and (affixes != NO_AFFIXES or counts.pretokenizer.writes_bytes):
+        raise ConfigurationError(
+            "byte_fallback goes neither with affixes nor with a pre-tokenizer that writes bytes"
+        )
     loop = _merge_loop(
         counts,
         affixes,
         specials,
+        BYTE_TOKENS if byte_fallback else (),
         vocab_size,
         initial_alphabet,
         limit_alphabet,
@@ -126,6 +135,7 @@ def train(
         pretokenizer=counts.pretokenizer,
         unk_token=unknown,
         fuse_unk=fuse_unk,
+        byte_fallback=byte_fallback,
         continuing_subword_prefix=continuing_subword_prefix or None,
         end_of_word_suffix=end_of_word_suffix or None,
         stop_reason=_stop_reason(outcome, loop, vocab_size, min_frequency),
@@ -149,6 +159,7 @@ def train_tokenizer(
     limit_alphabet: int | None = None,
     max_token_length: int | None = None,
     fuse_unk: bool = False,
+    byte_fallback: bool = False,
     continuing_subword_prefix: str | None = None,
     end_of_word_suffix: str | None = None,
     scaffold: bool = True,
@@ -182,6 +193,7 @@ def train_tokenizer(
     pipeline = {"pretokenizer": pretokenizer, "normalizer": normalizer, "alphabet": alphabet}
     symbols: dict[str, Any] = {
         "fuse_unk": fuse_unk,
+        "byte_fallback": byte_fallback,
         "continuing_subword_prefix": continuing_subword_prefix,
         "end_of_word_suffix": end_of_word_suffix,
     }
@@ -227,6 +239,7 @@ def _merge_loop(
     counts: PreTokenCounts,
     affixes: Affixes,
     specials: list[str],
+    byte_tokens: Sequence[str],
     vocab_size: int,
     initial_alphabet: Sequence[str] | None,
     limit_alphabet: int | None,
@@ -237,15 +250,16 @@ def _merge_loop(
     characters = _alphabet(corpus, counts, initial_alphabet, limit_alphabet)
     if not corpus.occurring <= characters:
         corpus = corpus.limited_to(characters)
-    alphabet, symbols = corpus.symbols(characters, first_id=len(specials))
-    _check_fixed_tokens(specials, alphabet, vocab_size)
+    not_merged = [*specials, *byte_tokens]
+    alphabet, symbols = corpus.symbols(characters, first_id=len(not_merged))
+    _check_fixed_tokens(specials, [*byte_tokens, *alphabet], vocab_size)
     kind = AmbiguousMergeLoop if corpus.spell_affixes() else MergeLoop
     loop = kind(
         symbols,
         corpus.offsets,
         counts.counts,
-        tokens=[token.encode() for token in [*specials, *alphabet]],
-        n_special=len(specials),
+        tokens=[token.encode() for token in [*not_merged, *alphabet]],
+        n_special=len(not_merged),
         prefix_length=len(affixes.prefix.encode()),
         **options,
     )

@@ -212,14 +212,16 @@ def encode(symbols, scaffolds, merges, prefix=""):
     ]
 
 
-def known_symbols(symbols, tokens, unk_token=None, fuse_unk=False):
-    """What is left of a pre-token's symbols where some of them are no tokens: they vanish, or become unk."""
+def known_symbols(symbols, tokens, unk_token=None, fuse_unk=False, byte_fallback=False):
+    """What is left of a pre-token's symbols where some are no tokens: they vanish, or become unk or bytes."""
     known = []
     fusing = False
     for symbol in symbols:
         if symbol in tokens:
             known.append(symbol)
             fusing = False
+        elif byte_fallback:
+            known += [f"<0x{byte:02X}>" for byte in symbol.encode()]
         elif unk_token is not None:
             if not (fusing and fuse_unk):
                 known.append(unk_token)

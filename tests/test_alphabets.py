@@ -109,7 +109,7 @@ def test_trains_and_encodes_what_the_slow_reference_does(run, texts):
 
 
 def model_settings(bpe):
-    names = ("unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk")
+    names = ("unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback")
     return {name: getattr(bpe, name) for name in names if getattr(bpe, name) is not None}
 
 
@@ -332,6 +332,7 @@ PIPELINES = {
         TEXT.replace("②", "2"),
     ),
     "metaspace with affixes": (BOTH, TEXT),
+    "byte fallback": ({"byte_fallback": True, "limit_alphabet": 30}, TEXT),
     "whole text": ({"pretokenizer": pre_tokenizers.Sequence([]), "normalizer": normalizers.NFC()}, TEXT),
     "Llama's normalizer": ({"pretokenizer": pre_tokenizers.Sequence([]), "normalizer": LLAMA}, TEXT),
     "lowercase": ({"normalizer": normalizers.Lowercase()}, TEXT.lower()),
@@ -435,6 +436,26 @@ def test_pairs_and_truncation(pipeline):
     assert {len(ids) for ids in tokenizer(texts, padding=True)["input_ids"]} == {max(map(len, alone))}
 
 
+@given(
+    st.dictionaries(st.text("abcdé", min_size=1, max_size=6), st.integers(1, 30), min_size=1, max_size=8),
+    st.lists(st.text("abcdéxß🙂<", max_size=9), max_size=6),
+)
+@settings(max_examples=50, deadline=None)
+def test_characters_outside_the_alphabet_become_bytes(counts, texts):
+    bpe = train(counts, 300, limit_alphabet=2, byte_fallback=True, unk_token="<unk>")
+    byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
+    frequency = {c: sum(text.count(c) * n for text, n in counts.items()) for c in set("".join(counts))}
+    characters = set(sorted(frequency, key=lambda c: (-frequency[c], c))[:2])
+    reference = oracle_train(counts, 300, characters=characters, special_tokens=["<unk>", *byte_tokens])
+    assert bpe.tokens == reference.vocab
+    for text, ids in zip(texts, bpe.encode([text.encode() for text in texts]), strict=True):
+        known = oracle.known_symbols(tuple(text), set(reference.expanded), byte_fallback=True)
+        expected = oracle.encode(known, reference.scaffolds, reference.merges)
+        assert [bpe.tokens[i] for i in ids] == expected
+        assert bpe.to_tokenizer().decode(ids) == text
+    assert_encodes_as_tokenizers(bpe, texts)
+
+
 # ---- files, options and errors
 
 
@@ -494,6 +515,7 @@ def test_merges_with_spaces_are_saved_as_json(tmp_path):
     [
         ({"unk_token": "<unk>"}, "unk_token needs an alphabet of characters"),
         ({"fuse_unk": True}, "fuse_unk needs"),
+        ({"byte_fallback": True}, "byte_fallback needs"),
         ({"end_of_word_suffix": "</w>"}, "end_of_word_suffix needs.*alphabet='chars'"),
         ({"continuing_subword_prefix": "##"}, "continuing_subword_prefix needs"),
     ],
@@ -509,6 +531,7 @@ def test_options_of_characters_are_refused_for_bytes(options, message):
         ({"vocab_size": 3}, "1 special tokens and 3 characters of the alphabet need 4"),
         ({"special_tokens": ["a"]}, "'a' is a character of the alphabet"),
         ({"special_tokens": ["b</w>"]}, "'b</w>' is a character of the alphabet"),
+        ({"byte_fallback": True}, "byte_fallback goes neither with affixes"),
         ({"unk_token": "a"}, "'a' is a character of the alphabet"),
         ({"initial_alphabet": ["xy"]}, "initial_alphabet: 'xy' is not one character"),
     ],
