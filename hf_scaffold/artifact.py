@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,8 +71,8 @@ class ScaffoldBPE:
         stop_reason: Why training ended before vocab_size tokens; None if it reached them.
         unk_token: The special token for characters without a token; None if they are dropped.
         fuse_unk: Whether several of them in a row are one unk_token.
-        byte_fallback: Whether they become the tokens of their bytes instead, "<0x00>" to "<0xFF>", which follow
-            the special tokens.
+        byte_fallback: Whether they become the tokens of their bytes instead, "<0x00>" to "<0xFF>", which
+            follow the special tokens.
         continuing_subword_prefix: Begins every token that doesn't begin a pre-token.
         end_of_word_suffix: Ends every token that ends a pre-token.
     Raises:
@@ -412,7 +413,8 @@ def derive_demolish_map(
     """For each scaffold token, in the order given, the normal tokens that stand for it.
 
     A scaffold token is replaced by what its two parts are replaced by; of several rules for it, the one
-    with the shortest result counts, then the one of lowest rank.
+    with the shortest result counts, then the one of lowest rank. A result spells the token: all of it but
+    the first begins with the prefix.
 
     Example:
         >>> derive_demolish_map([("n", "a"), ("z", "o"), ("zo", "na")], ["zo", "zona"])
@@ -423,34 +425,45 @@ def derive_demolish_map(
     for token, pair in zip(affixes.join_all(merges), merges, strict=True):
         if token in rules:
             rules[token].append(pair)
-    lengths = _demolished_lengths(rules)
-    demolished: dict[str, tuple[str, ...]] = {}
+    kinds = _demolished_lengths(rules, affixes.prefix)
+    for token in scaffolds:
+        if kinds[0][token] == math.inf:
+            raise ArtifactError(f"no merge makes the scaffold token {token!r}")
+    demolished: list[dict[str, tuple[str, ...]]] = [{} for _ in kinds]
     # A part's result is shorter than the whole's, so it is there before.
-    for token in sorted(scaffolds, key=lengths.__getitem__):
-        left, right = min(rules[token], key=lambda pair: lengths.get(pair[0], 1) + lengths.get(pair[1], 1))
-        demolished[token] = demolished.get(left, (left,)) + demolished.get(right, (right,))
-    return {token: demolished[token] for token in scaffolds}
+    order = [(kinds[kind][token], kind, token) for kind in range(len(kinds)) for token in scaffolds]
+    for length, kind, token in sorted(order, key=itemgetter(0)):
+        if length < math.inf:
+            first, others = kinds[kind], kinds[-1]
+            left, right = min(rules[token], key=lambda pair: first.get(pair[0], 1) + others.get(pair[1], 1))
+            start, rest = demolished[kind].get(left, (left,)), demolished[-1].get(right, (right,))
+            demolished[kind][token] = start + rest
+    return {token: demolished[0][token] for token in scaffolds}
 
 
-def _demolished_lengths(rules: Mapping[str, Sequence[Pair]]) -> dict[str, float]:
-    """How many normal tokens stand for each scaffold token, by its rules.
+def _demolished_lengths(rules: Mapping[str, Sequence[Pair]], prefix: str) -> list[dict[str, float]]:
+    """How many normal tokens stand for each scaffold token: as a first part and, with a prefix, as a later one.
 
-    A rule may come before those of its parts. So they are gone through until nothing changes: twice, where
-    tokens are in the order of creation.
+    Where text spells the prefix, a token may have rules for both; else they don't differ. Parts that are not
+    in a dict count 1; infinity means that the part can't stand there. A rule may come before those of its
+    parts, so they are gone through until nothing changes: twice, where tokens are in the order of creation.
     """
-    lengths: dict[str, float] = dict.fromkeys(rules, math.inf)
+    first: dict[str, float] = dict.fromkeys(rules, math.inf)
+    later = first
+    if prefix:
+        parts = {left for pairs in rules.values() for left, _ in pairs}
+        later = {**first, **dict.fromkeys((part for part in parts if not part.startswith(prefix)), math.inf)}
+    kinds = [first, later] if prefix else [first]
     changed = True
     while changed:
         changed = False
         for token, pairs in rules.items():
             for left, right in pairs:
-                length = lengths.get(left, 1) + lengths.get(right, 1)
-                if length < lengths[token]:
-                    lengths[token], changed = length, True
-    for token in rules:
-        if lengths[token] == math.inf:
-            raise ArtifactError(f"no merge makes the scaffold token {token!r}")
-    return lengths
+                for lengths in kinds:
+                    length = lengths.get(left, 1) + later.get(right, 1)
+                    if length < lengths[token]:
+                        lengths[token], changed = length, True
+    return kinds
 
 
 # ---- consistency

@@ -65,8 +65,8 @@ def train(
         unk_token: What characters outside the alphabet are encoded to, instead of vanishing; it becomes the
             last special token unless it is one. This and what follows is for an alphabet of characters.
         fuse_unk: Encode several such characters in a row to one unk_token.
-        byte_fallback: Encode such characters to the tokens of their UTF-8 bytes instead: "<0x00>" to "<0xFF>",
-            which follow the special tokens. Not with affixes.
+        byte_fallback: Encode such characters to the tokens of their UTF-8 bytes instead: "<0x00>" to
+            "<0xFF>", which follow the special tokens. Not with affixes.
         continuing_subword_prefix: Marks characters, and so tokens, that don't begin a pre-token: "##".
         end_of_word_suffix: Marks characters, and so tokens, that end a pre-token: "</w>".
         scaffold: False trains plain BPE, merge for merge what `tokenizers.trainers.BpeTrainer` learns.

@@ -169,21 +169,25 @@ def train(
     return Trained(expanded, scaffolds, merges, alphabet, list(special_tokens), sequences, events)
 
 
-def demolish(token, scaffolds, merges, prefix="", within=()):
+def demolish(token, scaffolds, merges, prefix="", continues=False, within=()):
     """The demolished sequence of a token: shortest over its rules, ties to the lowest rank.
 
-    within: the tokens that this one is a part of. With a prefix that the text spells, a token can be a part
-    of itself; None if there is no other way.
+    It spells the token: what stands behind another part begins with the prefix. None if that can't be.
+
+    continues: whether the token stands behind another part itself.
+    within: the (token, continues) that this one is a part of. With a prefix that the text spells, a token can
+        be a part of itself, but never of its shortest sequence.
     """
+    if (continues and not token.startswith(prefix)) or (token, continues) in within:
+        return None
     if token not in scaffolds:
         return (token,)
-    if token in within:
-        return None
+    within = (*within, (token, continues))
     best = None
     for left, right in merges:
         if join(left, right, prefix) == token:
-            first = demolish(left, scaffolds, merges, prefix, (*within, token))
-            second = demolish(right, scaffolds, merges, prefix, (*within, token))
+            first = demolish(left, scaffolds, merges, prefix, continues, within)
+            second = demolish(right, scaffolds, merges, prefix, True, within)
             if first is None or second is None:
                 continue
             if best is None or len(first + second) < len(best):

@@ -15,8 +15,9 @@ from transformers import AutoTokenizer, LlamaTokenizer, PreTrainedTokenizerFast
 import hf_scaffold as hs
 from hf_scaffold import workflow
 from hf_scaffold._trainer import AmbiguousMergeLoop, MergeLoop
-from hf_scaffold.artifact import ScaffoldBPE
+from hf_scaffold.artifact import ScaffoldBPE, derive_demolish_map
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
+from hf_scaffold.symbols import Affixes
 
 AFFIXES = [
     ("", ""),
@@ -182,6 +183,18 @@ def test_a_string_that_text_and_affix_spell_is_one_token():
     assert bpe.tokens == ["#", "a", "###", "####", "a#"]
     tokens = [[bpe.tokens[i] for i in ids] for ids in bpe.encode([b"###", b"####", b"a##"])]
     assert tokens == [["###"], ["####"], ["a", "####"]]
+
+
+def test_a_scaffold_demolishes_to_what_spells_it():
+    """`##xy` is `xy` inside a pre-token, and a whole one: only the first stands behind `a`."""
+    merges = [("###", "##x"), ("#", "###x"), ("##x", "##y"), ("a", "##xy"), ("##", "##xy")]
+    scaffolds = ["##xy", "axy"]
+    for rules in (merges, [("#", "###xy"), *merges]):
+        demolished = derive_demolish_map(rules, scaffolds, Affixes("##"))
+        assert demolished["axy"] == ("a", "##x", "##y")
+        for token in scaffolds:
+            assert demolished[token] == oracle.demolish(token, set(scaffolds), rules, "##")
+    assert demolished["##xy"] == ("#", "###xy")
 
 
 def test_too_many_ambiguous_symbols_overflow():
