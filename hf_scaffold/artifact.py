@@ -442,7 +442,7 @@ def derive_demolish_map(
 
 
 def _demolished_lengths(rules: Mapping[str, Sequence[Pair]], prefix: str) -> list[dict[str, float]]:
-    """How many normal tokens stand for each scaffold token: as a first part and, with a prefix, as a later one.
+    """How many normal tokens stand for a scaffold token: as a first part and, with a prefix, as a later one.
 
     Where text spells the prefix, a token may have rules for both; else they don't differ. Parts that are not
     in a dict count 1; infinity means that the part can't stand there. A rule may come before those of its

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import AutoTokenizer, LlamaTokenizer, PreTrainedTokenizerFast
 
 import hf_scaffold as hs
-from hf_scaffold import workflow
+from hf_scaffold import cli, workflow
 from hf_scaffold._trainer import AmbiguousMergeLoop, MergeLoop
 from hf_scaffold.artifact import ScaffoldBPE, derive_demolish_map
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
@@ -638,3 +638,69 @@ def test_a_tokenizer_like_one_of_characters(name, english_text):
     assert again.scaffold == tokenizer.scaffold
     with pytest.raises(ConfigurationError, match="end_of_word_suffix come from like"):
         hs.train_tokenizer(texts, 400, like=like, end_of_word_suffix="</w>")
+
+
+# ---- the command line
+
+
+def command(capsys, *arguments):
+    code = cli.main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_commands_for_characters(english_text, tmp_path, capsys):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text(english_text[:40_000], encoding="utf-8")
+    counting = ["--alphabet", "chars", "--pretokenizer", "whitespace", "--num-workers", 1]
+    training = ["--vocab-size", 400, "--unk-token", "<unk>", "--end-of-word-suffix", "</w>"]
+    training += ["--continuing-subword-prefix", "##"]
+    code, _, error = command(capsys, "count", corpus, "-o", tmp_path / "c.parquet", *counting)
+    assert (code, error) == (0, "")
+    assert command(capsys, "train", tmp_path / "c.parquet", "-o", tmp_path / "a", *training)[0] == 0
+    assert command(capsys, "train", corpus, "-o", tmp_path / "b", *counting, *training)[0] == 0
+    for name in ("tokenizer.json", "scaffold.json", "artifact/demolish.json"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    counts = hs.PreTokenCounts.load(tmp_path / "c.parquet")
+    artifact = hs.ScaffoldBPE.load(tmp_path / "a" / "artifact")
+    assert artifact == hs.train(counts, 400, special_tokens=["<|endoftext|>"], unk_token="<unk>", **BOTH)
+    code, out, _ = command(capsys, "inspect", tmp_path / "a", "--json")
+    facts = json.loads(out)
+    assert facts["special_tokens"] == ["<|endoftext|>", "<unk>"]
+    assert facts["alphabet_size"] == 400 - 2 - sum(token in made(artifact) for token in artifact.tokens)
+    assert command(capsys, "inspect", tmp_path / "a")[0] == 0
+    _, out, _ = command(capsys, "tokenize", "-t", tmp_path / "a", "nation ②")
+    assert out.split()[-1] == "<unk>"
+
+
+def made(bpe):
+    return set(bpe.affixes.join_all(bpe.merges))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--unk-token", "<unk>"], "unk_token needs an alphabet of characters"),
+        (["--alphabet", "chars", "--pretokenizer", "gpt2"], "'gpt2' does not go with alphabet='chars'"),
+        (
+            ["--alphabet", "chars", "--byte-fallback", "--end-of-word-suffix", "</w>"],
+            "byte_fallback goes neither",
+        ),
+        (["--alphabet", "words"], "alphabet is 'words'"),
+    ],
+)
+def test_commands_refuse_what_does_not_go_together(arguments, message, tmp_path, capsys):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("some text")
+    code, _, error = command(capsys, "train", corpus, "-o", tmp_path / "out", "--num-workers", 1, *arguments)
+    assert code == 2
+    assert message in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_tables_of_another_alphabet_are_refused(tmp_path, capsys):
+    hs.count(["some text"], alphabet="chars").save(tmp_path / "c.parquet")
+    arguments = ["train", tmp_path / "c.parquet", "-o", tmp_path / "out", "--alphabet", "bytes"]
+    code, _, error = command(capsys, *arguments)
+    assert code == 2
+    assert "counted with an alphabet of chars, not bytes; count the text again" in error
