@@ -270,14 +270,14 @@ cdef class MergeLoop:
 
     cdef token_id_t _create(self, token_id_t left, token_id_t right) except -2 nogil:
         """The new normal token that (left, right) merges into. Its rule's rank is its place among merged tokens."""
-        return self._add_token(
-            self._merged_text(left, right), self.length[left] + self.length[right], left, right
-        )
+        cdef string text
+        self._spell(left, right, &text)
+        return self._add_token(text, self.length[left] + self.length[right], left, right)
 
-    cdef string _merged_text(self, token_id_t left, token_id_t right) except * nogil:
-        cdef string text = self.strings[left]
+    cdef int _spell(self, token_id_t left, token_id_t right, string* text) except -1 nogil:
+        """The string of the token that (left, right) merges into."""
+        text.assign(self.strings[left])
         text.append(self.strings[right], self.prefix_length, self.strings[right].size())
-        return text
 
     cdef int _replace(self, token_id_t left, token_id_t right, token_id_t merged, Pair* pair) except -1 nogil:
         """Replaces (left, right) by merged everywhere, left to right, without overlap."""
@@ -393,7 +393,9 @@ cdef class MergeLoop:
         cdef size_t n_bytes = self.strings[left].size() + self.strings[right].size() - self.prefix_length
         if n_bytes >= self.some_special_has_length.size() or not self.some_special_has_length[n_bytes]:
             return True
-        return self.specials.count(self._merged_text(left, right)) == 0
+        cdef string text
+        self._spell(left, right, &text)
+        return self.specials.count(text) == 0
 
     cdef int _push(
         self, count_t frequency, token_id_t left, token_id_t right, token_id_t scaffold, uint32_t pair
@@ -591,7 +593,8 @@ cdef class AmbiguousMergeLoop(MergeLoop):
         if not self.is_rule[pair]:
             self.is_rule[pair] = True
             self.rules.push_back(pair)
-        cdef string text = self._merged_text(left, right)
+        cdef string text
+        self._spell(left, right, &text)
         if self.ids.count(text) == 0:
             self.ids[text] = MergeLoop._create(self, left, right)
         cdef token_id_t merged = self.ids[text]
