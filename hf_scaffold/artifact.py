@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +134,11 @@ class ScaffoldBPE:
         """Whether the alphabet is characters rather than bytes."""
         return self.pretokenizer.alphabet == "chars"
 
+    @cached_property
+    def merged_tokens(self) -> list[str]:
+        """The token that each rule makes, in rank order."""
+        return self.affixes.join_all(self.merges)
+
     @property
     def fixed_tokens(self) -> list[str]:
         """What text never merges into: the special tokens, and those of bytes with byte_fallback."""
@@ -249,7 +253,7 @@ class ScaffoldBPE:
 
     @cached_property
     def _raw_merges(self) -> list[Pair]:
-        rules = dict(zip(self.affixes.join_all(self.merges[::-1]), self.merges[::-1], strict=True))
+        rules = dict(zip(self.merged_tokens[::-1], self.merges[::-1], strict=True))
         normal = set(self.tokens)
         chosen = [self.raw_splits.get(token) or rules.get(token) for token in self.tokens]
         return [rule for rule in chosen if rule and normal.issuperset(rule)]
@@ -430,14 +434,16 @@ def derive_demolish_map(
         if kinds[0][token] == math.inf:
             raise ArtifactError(f"no merge makes the scaffold token {token!r}")
     demolished: list[dict[str, tuple[str, ...]]] = [{} for _ in kinds]
-    # A part's result is shorter than the whole's, so it is there before.
-    order = [(kinds[kind][token], kind, token) for kind in range(len(kinds)) for token in scaffolds]
-    for length, kind, token in sorted(order, key=itemgetter(0)):
-        if length < math.inf:
-            first, others = kinds[kind], kinds[-1]
-            left, right = min(rules[token], key=lambda pair: first.get(pair[0], 1) + others.get(pair[1], 1))
-            start, rest = demolished[kind].get(left, (left,)), demolished[-1].get(right, (right,))
-            demolished[kind][token] = start + rest
+    for kind in reversed(range(len(kinds))):  # what stands first needs what stands later, not the other way
+        lengths, results = kinds[kind], demolished[kind]
+        for token in sorted(scaffolds, key=lengths.__getitem__):  # parts are shorter, so they come before
+            if lengths[token] == math.inf:
+                break
+            pairs = rules[token]
+            if len(pairs) > 1:
+                pairs = sorted(pairs, key=lambda pair: lengths.get(pair[0], 1) + kinds[-1].get(pair[1], 1))
+            left, right = pairs[0]
+            results[token] = results.get(left, (left,)) + demolished[-1].get(right, (right,))
     return {token: demolished[0][token] for token in scaffolds}
 
 
@@ -501,7 +507,7 @@ def _check_merges(bpe: ScaffoldBPE) -> None:
     first_rank: dict[str, int] = {}
     seen: set[Pair] = set()
     prefix, symbols = bpe.affixes.prefix, bpe.symbols
-    for rank, (pair, merged) in enumerate(zip(bpe.merges, bpe.affixes.join_all(bpe.merges), strict=True)):
+    for rank, (pair, merged) in enumerate(zip(bpe.merges, bpe.merged_tokens, strict=True)):
         for part in pair:
             if part not in mergeable:
                 raise ArtifactError(
@@ -509,7 +515,7 @@ def _check_merges(bpe: ScaffoldBPE) -> None:
                 )
             if part not in first_rank and part not in symbols:
                 raise ArtifactError(f"merge {rank} {pair}: no merge before it makes {part!r}")
-        if not pair[1].startswith(prefix):
+        if prefix and not pair[1].startswith(prefix):
             raise ArtifactError(f"merge {rank} {pair}: {pair[1]!r} doesn't begin with {prefix!r}")
         if merged not in mergeable:
             raise ArtifactError(f"merge {rank} {pair}: {merged!r} is not in the vocab")

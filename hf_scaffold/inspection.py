@@ -103,7 +103,7 @@ def scaffold_uses(bpe: ScaffoldBPE, tokens: Iterable[str]) -> tuple[ScaffoldUse,
 
 def _made_from_scaffolds(bpe: ScaffoldBPE) -> dict[str, list[str]]:
     makes: dict[str, list[str]] = defaultdict(list)
-    for pair, token in zip(bpe.merges, bpe.affixes.join_all(bpe.merges), strict=True):
+    for pair, token in zip(bpe.merges, bpe.merged_tokens, strict=True):
         for part in bpe.demolish_map.keys() & set(pair):
             makes[part].append(token)
     return makes

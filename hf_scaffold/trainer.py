@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -447,34 +448,31 @@ def _artifact(loop: MergeLoop, affixes: Affixes, **parts: Any) -> ScaffoldBPE:
         merges=merges,
         vocab={token: token_id for token_id, token in enumerate([*normal, *scaffolds])},
         demolish_map=derive_demolish_map(merges, scaffolds, affixes),
-        raw_splits=_raw_splits(merges, set(normal), frequency, affixes),
+        raw_splits=_raw_splits(merges, normal, frequency, affixes),
         **parts,
     )
 
 
 def _raw_splits(
-    merges: list[Pair], normal: set[str], frequency: dict[str, int], affixes: Affixes
+    merges: list[Pair], tokens: list[str], frequency: dict[str, int], affixes: Affixes
 ) -> dict[str, Pair]:
-    """For each normal token whose rule needs a scaffold: its split into the two strongest normal tokens.
+    """For normal tokens whose first rule needs a scaffold: the split into the two strongest normal tokens.
 
     A split is as strong as the rarer of its parts at the end of training; on a tie the shorter
     left part wins.
     """
-    lengths = sorted({len(token) for token in normal})
-    made: set[str] = set()
+    normal, lengths = set(tokens), sorted({len(token) for token in tokens})
+    first_rules = dict(zip(affixes.join_all(merges[::-1]), merges[::-1], strict=True))
     splits: dict[str, Pair] = {}
     prefix = affixes.prefix
-    for (left, right), token in zip(merges, affixes.join_all(merges), strict=True):
-        if token in made:
-            continue
-        made.add(token)
-        if token not in normal or (left in normal and right in normal):
+    for token in tokens:
+        if token not in first_rules or normal.issuperset(first_rules[token]):
             continue
         first, last = affixes.cuts(token)
         candidates = [
             (token[:i], prefix + token[i:])
-            for i in lengths
-            if first <= i <= last and token[:i] in normal and prefix + token[i:] in normal
+            for i in lengths[bisect_left(lengths, first) : bisect_right(lengths, last)]
+            if token[:i] in normal and prefix + token[i:] in normal
         ]
         if candidates:
             splits[token] = max(candidates, key=lambda pair: min(frequency[pair[0]], frequency[pair[1]]))

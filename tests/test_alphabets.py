@@ -667,14 +667,11 @@ def test_commands_for_characters(english_text, tmp_path, capsys):
     code, out, _ = command(capsys, "inspect", tmp_path / "a", "--json")
     facts = json.loads(out)
     assert facts["special_tokens"] == ["<|endoftext|>", "<unk>"]
-    assert facts["alphabet_size"] == 400 - 2 - sum(token in made(artifact) for token in artifact.tokens)
+    made = set(artifact.merged_tokens)
+    assert facts["alphabet_size"] == 400 - 2 - sum(token in made for token in artifact.tokens)
     assert command(capsys, "inspect", tmp_path / "a")[0] == 0
     _, out, _ = command(capsys, "tokenize", "-t", tmp_path / "a", "nation ②")
     assert out.split()[-1] == "<unk>"
-
-
-def made(bpe):
-    return set(bpe.affixes.join_all(bpe.merges))
 
 
 @pytest.mark.parametrize(
