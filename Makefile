@@ -30,7 +30,8 @@ lint: $(VENV)/lint-extras
 
 # The sanitizers' run time has to be there before Python's first allocation. Leaks are not looked for: CPython
 # itself keeps memory until it exits.
-DEBUG_TESTS := tests/test_trainer.py tests/test_encoder.py tests/test_pretokenize.py tests/test_counter.py
+DEBUG_TESTS := tests/test_trainer.py tests/test_encoder.py tests/test_pretokenize.py tests/test_counter.py \
+	tests/test_alphabets.py
 debug-test: $(VENV)-debug/installed
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	ASAN_OPTIONS=detect_leaks=0 $(VENV)-debug/bin/pytest -q $(DEBUG_TESTS)

@@ -31,11 +31,12 @@ from hf_scaffold.errors import (
 if TYPE_CHECKING:
     from hf_scaffold.artifact import ScaffoldBPE
     from hf_scaffold.counts import PreTokenCounts, count
-    from hf_scaffold.pretokenize import PRESETS, Pretokenizer, get_pretokenizer
+    from hf_scaffold.pretokenize import CHARACTER_PRESETS, PRESETS, Pretokenizer, get_pretokenizer
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
     from hf_scaffold.trainer import train, train_tokenizer
 
 __all__ = [
+    "CHARACTER_PRESETS",
     "PRESETS",
     "ArtifactError",
     "ConfigurationError",
@@ -55,6 +56,7 @@ __all__ = [
 __version__ = version("hf_scaffold")
 
 _HOMES = {
+    "CHARACTER_PRESETS": "pretokenize",
     "PRESETS": "pretokenize",
     "PreTokenCounts": "counts",
     "Pretokenizer": "pretokenize",

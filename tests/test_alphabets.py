@@ -555,6 +555,12 @@ def test_bad_options_are_refused_before_training(options, message):
         hs.train(table({"aab": 3, "b": 1}), end_of_word_suffix="</w>", **given)
 
 
+@pytest.mark.parametrize("name", hs.CHARACTER_PRESETS)
+def test_every_preset_for_characters(name):
+    counts = hs.count(["two words, naïve"], pretokenizer=name, alphabet="chars", num_workers=1)
+    assert any("naïve" in pretoken.decode() for pretoken in counts)
+
+
 def test_presets_go_with_their_alphabet():
     with pytest.raises(ConfigurationError, match=r"'gpt2' does not go with alphabet='chars'.*metaspace"):
         hs.count(["text"], pretokenizer="gpt2", alphabet="chars")
