@@ -11,12 +11,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "pair_key.hpp"
 #include "utf8.hpp"
 #include "widths.hpp"
 
 namespace hf_scaffold {
-
-constexpr token_id_t NO_ID = -1;
 
 // Pairs to rules, by open addressing: at most half the slots are taken.
 class RuleTable {
@@ -35,12 +34,12 @@ class RuleTable {
 
   // Of two rules for a pair the first added counts.
   void add(token_id_t left, token_id_t right, Rule rule) {
-    Slot& slot = slots_[probe(key(left, right))];
-    if (slot.rule.rank == NO_RANK) slot = Slot{key(left, right), rule};
+    Slot& slot = slots_[probe(pair_key(left, right))];
+    if (slot.rule.rank == NO_RANK) slot = Slot{pair_key(left, right), rule};
   }
 
   // The pair's rule; one of rank NO_RANK if there is none.
-  const Rule& find(token_id_t left, token_id_t right) const { return slots_[probe(key(left, right))].rule; }
+  const Rule& find(token_id_t left, token_id_t right) const { return slots_[probe(pair_key(left, right))].rule; }
 
  private:
   struct Slot {
@@ -48,13 +47,9 @@ class RuleTable {
     Rule rule;
   };
 
-  static std::uint64_t key(token_id_t left, token_id_t right) {
-    return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) | static_cast<std::uint32_t>(right);
-  }
-
   std::size_t probe(std::uint64_t key) const {
     const std::size_t mask = slots_.size() - 1;
-    std::size_t slot = ((key * 0x9E3779B97F4A7C15ull) >> 32) & mask;
+    std::size_t slot = home_slot(key, slots_.size());
     while (slots_[slot].rule.rank != NO_RANK && slots_[slot].key != key) slot = (slot + 1) & mask;
     return slot;
   }

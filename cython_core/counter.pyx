@@ -9,6 +9,7 @@ import numpy as np
 
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
 
+from presets cimport Preset
 from widths cimport count_t
 
 
@@ -18,12 +19,6 @@ cdef extern from "utf8.hpp" namespace "hf_scaffold" nogil:
 
 
 cdef extern from "scan.hpp" namespace "hf_scaffold" nogil:
-    cdef enum class Preset(int):
-        gpt2
-        gpt2_digits
-        llama3
-        gpt4o
-
     size_t find_last_cut "hf_scaffold::last_cut"(Preset preset, const byte_t* text, const byte_t* end)
 
 

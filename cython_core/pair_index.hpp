@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "pair_key.hpp"
 #include "widths.hpp"
 
 namespace hf_scaffold {
@@ -53,17 +54,17 @@ class PairIndex {
   Pair* at(std::uint32_t pair) { return &pairs_[pair]; }
 
   // A pair that is in the index.
-  Pair* find(token_id_t left, token_id_t right) { return &pairs_[slots_[probe(key(left, right))].pair]; }
+  Pair* find(token_id_t left, token_id_t right) { return &pairs_[slots_[probe(pair_key(left, right))].pair]; }
 
   // The pair's number; if new, with frequency 0 and no cells.
   std::uint32_t find_or_add(token_id_t left, token_id_t right) {
-    std::size_t slot = probe(key(left, right));
+    std::size_t slot = probe(pair_key(left, right));
     if (slots_[slot].pair == FREE) {
       if (pairs_.size() * 2 >= slots_.size()) {
         grow();
-        slot = probe(key(left, right));
+        slot = probe(pair_key(left, right));
       }
-      slots_[slot] = Slot{key(left, right), static_cast<std::uint32_t>(pairs_.size())};
+      slots_[slot] = Slot{pair_key(left, right), static_cast<std::uint32_t>(pairs_.size())};
       pairs_.push_back(Pair{0, nullptr, 0});
     }
     return slots_[slot].pair;
@@ -84,14 +85,10 @@ class PairIndex {
     std::uint32_t pair;
   };
 
-  static std::uint64_t key(token_id_t left, token_id_t right) {
-    return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) | static_cast<std::uint32_t>(right);
-  }
-
   // The slot that holds the key, or the free slot where it belongs. At most half the slots are taken.
   std::size_t probe(std::uint64_t key) const {
     const std::size_t mask = slots_.size() - 1;
-    std::size_t slot = ((key * 0x9E3779B97F4A7C15ull) >> 32) & mask;
+    std::size_t slot = home_slot(key, slots_.size());
     while (slots_[slot].pair != FREE && slots_[slot].key != key) slot = (slot + 1) & mask;
     return slot;
   }

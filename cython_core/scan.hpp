@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "simd.hpp"
 #include "unicode_classes.hpp"
 #include "utf8.hpp"
 
@@ -36,6 +37,40 @@ inline const byte_t* skip(const byte_t* at, const byte_t* end, classes_t mask, c
 
 inline const byte_t* skip(const byte_t* at, const byte_t* end, classes_t wanted) {
     return skip(at, end, wanted, wanted);
+}
+
+// Of the 16 bytes at `at`, how many lead ones are in a-z or, in `any_case`, in A-Z.
+template <bool any_case>
+inline unsigned leading_ascii_letters(const byte_t* at) {
+#ifdef HF_SCAFFOLD_SSE2
+    __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+    if (any_case) bytes = _mm_or_si128(bytes, _mm_set1_epi8(0x20));
+    // Signed comparison is all there is, so 'a' is moved to the lowest number.
+    const __m128i moved = _mm_sub_epi8(bytes, _mm_set1_epi8(static_cast<char>('a' + 0x80)));
+    const __m128i letters = _mm_cmplt_epi8(moved, _mm_set1_epi8(static_cast<char>(0x80 + 26)));
+    return trailing_zeros(~static_cast<unsigned>(_mm_movemask_epi8(letters)));
+#else
+    unsigned n = 0;
+    while (n < 16 && static_cast<byte_t>((any_case ? at[n] | 0x20 : at[n]) - 'a') < 26) ++n;
+    return n;
+#endif
+}
+
+// skip() where of the ASCII characters just the letters, or without `any_case` the lower-case ones, are wanted. A run
+// of letters ends without a branch that depends on its length: mispredicted for each word, it would cost more than
+// all else here.
+template <bool any_case>
+inline const byte_t* skip_letters(const byte_t* at, const byte_t* end, classes_t mask, classes_t wanted) {
+    while (end - at >= 16) {
+        const unsigned n = leading_ascii_letters<any_case>(at);
+        at += n;
+        if (n == 16) continue;
+        if (*at < 0x80) return at;
+        const Character next = long_character_at(at);
+        if ((next.classes & mask) != wanted) return at;
+        at += next.length;
+    }
+    return skip(at, end, mask, wanted);
 }
 
 // The bytes of 't|'m|'d|'re|'ve|'ll|'s at `at`, or 0; with (?i:…) in any case, U+017F (long s) being an s too.
@@ -122,6 +157,7 @@ struct Gpt2Rules {
         }
         if (first.classes & SPACE) return white_space(at, end, STOP);
         const classes_t kind = first.classes & KIND;
+        if (kind == LETTER) return skip_letters<true>(at + first.length, end, LETTER | STOP, LETTER);
         return skip(at + first.length, end, kind | STOP, kind);
     }
 
@@ -138,10 +174,10 @@ struct Llama3Rules {
         if (const std::size_t length = contraction_length<true>(at, end)) return at + length;
         const Character first = character_at(at);
         const byte_t* second = at + first.length;
-        if (first.classes & LETTER) return skip(second, end, LETTER);
+        if (first.classes & LETTER) return skip_letters<true>(second, end, LETTER, LETTER);
         if (first.classes & NUMBER) return up_to_three_numbers(at, end);
         if (!(first.classes & NEWLINE) && second != end && (character_at(second).classes & LETTER)) {
-            return skip(second, end, LETTER);
+            return skip_letters<true>(second, end, LETTER, LETTER);
         }
         const byte_t* others = behind_space(at, end, OTHER);
         if (character_at(others).classes & OTHER) return skip(skip(others, end, OTHER), end, NEWLINE);
@@ -200,7 +236,7 @@ private:
         const byte_t* last_lower_end = nullptr;
         while (at != end) {
             const Character next = character_at(at);
-            if (!(next.classes & UPPER)) return next.classes & LOWER ? skip(at, end, LOWER) : last_lower_end;
+            if (!(next.classes & UPPER)) return next.classes & LOWER ? skip_letters<false>(at, end, LOWER, LOWER) : last_lower_end;
             at += next.length;
             if (next.classes & LOWER) last_lower_end = at;
         }

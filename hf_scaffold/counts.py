@@ -26,6 +26,7 @@ from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 
 from hf_scaffold._counter import PretokenCounter, first_out_of_order, last_cut
+from hf_scaffold._cpus import n_cpus
 from hf_scaffold._files import write_files
 from hf_scaffold.corpus import (
     MAX_PRETOKEN_LENGTH,
@@ -473,7 +474,7 @@ def _last_cut(preset: str, text: bytes) -> int:
 
 def _resolve_workers(num_workers: int | None, in_threads: bool) -> int:
     if num_workers is None:
-        return min(_n_cpus(), _MAX_WORKERS) if in_threads or _forks() else 1
+        return min(n_cpus(), _MAX_WORKERS) if in_threads or _forks() else 1
     if isinstance(num_workers, bool) or not isinstance(num_workers, int) or num_workers < 1:
         raise ConfigurationError(f"num_workers must be a whole number from 1, not {num_workers!r}")
     return num_workers
@@ -483,12 +484,6 @@ def _forks() -> bool:
     """Whether processes start as copies of this one, without importing the calling script again."""
     chosen = multiprocessing.get_start_method(allow_none=True)
     return (chosen or multiprocessing.get_all_start_methods()[0]) == "fork"  # the first is the default
-
-
-def _n_cpus() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _count_in_threads(

@@ -11,6 +11,7 @@ then demolishing, after which no such id is left. Everything else (added tokens,
 templates, padding) is stock code.
 """
 
+import contextlib
 import copy
 import json
 import os
@@ -18,7 +19,7 @@ import re
 import tempfile
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from functools import cached_property, partial, reduce
+from functools import cache, cached_property, partial, reduce
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +35,8 @@ VOCAB_FILES_NAMES = {"tokenizer_file": "tokenizer.json", "scaffold_file": "scaff
 # For tokenizer_config.json: AutoTokenizer finds the class without hf_scaffold, given trust_remote_code.
 AUTO_MAP = {"AutoTokenizer": [None, "tokenization_scaffold.ScaffoldTokenizerFast"]}
 SCAFFOLD_VERSION = 1
+# Of hf_scaffold.native: another release of it may be installed than this file came from.
+NATIVE_INTERFACE = 1
 # Above every public id, now or after add_tokens: one comparison tells a scaffold token.
 FIRST_SCAFFOLD_ID = 1 << 31
 # Tokens rebuilt around a scaffold token. An Encoding can only be built from JSON, at about 2 µs a token.
@@ -76,6 +79,8 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
 
     vocab_files_names = VOCAB_FILES_NAMES
     _auto_map = AUTO_MAP
+    # False keeps all calls from hf_scaffold's native encoder, as HF_SCAFFOLD_NATIVE=0 does for all tokenizers.
+    native = True
 
     def __init__(
         self,
@@ -95,8 +100,8 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         specific = kwargs.get("model_specific_special_tokens") or {}
         if specific and all(name.endswith("_token") for name in specific):
             kwargs.update(kwargs.pop("model_specific_special_tokens"))
-        # All that is derived, by BPE dropout: never pickled, copied or part of a dataset's fingerprint.
-        self.cache: dict[float | None, ExpandedModel] = {}
+        # All that is derived, expanded models by BPE dropout: never pickled, copied or part of a dataset's fingerprint.
+        self.cache: dict[Any, Any] = {}
         super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]  # stock has no annotations there
         check_scaffold(scaffold, self.backend_tokenizer, source)
         # One string, not 100,000 small objects: pickling and fingerprints stay fast.
@@ -115,10 +120,21 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     def _encode_plus(  # type: ignore[override]  # stock's other options pass through
         self, text: Any, text_pair: Any = None, **kwargs: Any
     ) -> BatchEncoding:
+        native = native_encoder() if self.native else None
+        if native is not None:
+            with contextlib.suppress(native.NotNativeError):
+                encoded: BatchEncoding = native.encode_plus(self, text, text_pair, **kwargs)
+                return encoded
+        return self._encode_generally(self.backend_tokenizer, text, text_pair, **kwargs)
+
+    def _encode_generally(
+        self, public: Tokenizer, text: Any, text_pair: Any = None, **kwargs: Any
+    ) -> BatchEncoding:
+        """`_encode_plus` by the backend, which may be another one with the same added tokens."""
         # Stock code runs on a twin of self with a backend of its own: nothing of self changes in a call.
         call = object.__new__(type(self))
-        backend = CallBackend(self.backend_tokenizer, self._expanded(), self._asks_for_ids_only(kwargs))
-        call.__dict__.update(self.__dict__, _tokenizer=backend)
+        backend = CallBackend(public, self._expanded(), self._asks_for_ids_only(kwargs))
+        call.__dict__.update(self.__dict__, _tokenizer=backend, native=False)
         try:
             return super(ScaffoldTokenizerFast, call)._encode_plus(text, text_pair, **kwargs)
         except TypeError:
@@ -145,12 +161,16 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         dropout = self.backend_tokenizer.model.dropout
         if dropout not in self.cache:
             self.cache[dropout] = ExpandedModel(self.scaffold, self.backend_tokenizer)
-        return self.cache[dropout]
+        expanded: ExpandedModel = self.cache[dropout]
+        return expanded
 
     def _add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
         added = super()._add_tokens(new_tokens, special_tokens=special_tokens)
-        for expanded in list(self.cache.values()):
-            expanded.pipelines.clear()
+        # What can be told apart by the number of tokens is: not the flags of a token that is added again.
+        self.cache.pop("native", None)
+        for part in list(self.cache.values()):
+            if isinstance(part, ExpandedModel):
+                part.pipelines.clear()
         return added
 
     # ---- training ----
@@ -248,6 +268,18 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "cache": {}}
+
+
+@cache
+def native_encoder() -> Any:
+    """The module `hf_scaffold.native`, where there is one that this file can use; else None."""
+    if os.environ.get("HF_SCAFFOLD_NATIVE") == "0":
+        return None
+    try:
+        from hf_scaffold import native
+    except ImportError:
+        return None
+    return native if native.INTERFACE == NATIVE_INTERFACE else None
 
 
 class ExpandedModel:

@@ -1,0 +1,25 @@
+// The few vector instructions in use: SSE2, which every x86-64 has. Elsewhere plain loops do the same.
+#pragma once
+
+#if defined(__SSE2__) || defined(_M_X64)
+#define HF_SCAFFOLD_SSE2 1
+#include <emmintrin.h>
+#endif
+#ifdef _MSC_VER
+#include <intrin.h>
+#endif
+
+namespace hf_scaffold {
+
+// The number of zero bits below the lowest one bit of bits != 0.
+inline unsigned trailing_zeros(unsigned bits) {
+#ifdef _MSC_VER
+    unsigned long index;
+    _BitScanForward(&index, bits);
+    return index;
+#else
+    return static_cast<unsigned>(__builtin_ctz(bits));
+#endif
+}
+
+}  // namespace hf_scaffold

@@ -1,0 +1,311 @@
+"""From batches of text to token ids, and from those to what tokenizer calls return."""
+
+from cpython.list cimport PyList_GET_ITEM, PyList_New, PyList_SET_ITEM
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.memory cimport make_shared, shared_ptr, unique_ptr
+from libcpp.vector cimport vector
+
+import numpy as np
+
+from hf_scaffold.errors import ConfigurationError
+
+from presets cimport Preset
+from widths cimport token_id_t
+
+
+cdef extern from "Python.h":
+    bint PyUnicode_IS_ASCII(object)
+    int PyUnicode_KIND(object)
+    const void* PyUnicode_DATA(object)
+    Py_ssize_t PyUnicode_GET_LENGTH(object)
+    int PyGC_Disable()
+    int PyGC_Enable()
+
+
+cdef extern from "bpe_encoder.hpp" namespace "hf_scaffold" nogil:
+    cppclass BpeEncoder:
+        BpeEncoder(size_t) except +
+        void set_byte(unsigned char, token_id_t)
+        void add_rule(token_id_t, token_id_t, token_id_t)
+        void set_replacement(token_id_t, const vector[token_id_t]&) except +
+
+
+cdef extern from "id_cache.hpp" namespace "hf_scaffold" nogil:
+    cppclass IdCache:
+        IdCache() except +
+        bint is_full()
+        size_t size()
+        shared_ptr[IdCache] successor() except +
+
+
+cdef extern from "added_tokens.hpp" namespace "hf_scaffold" nogil:
+    cppclass AddedToken:
+        token_id_t id
+        bint single_word, lstrip, rstrip, ignored
+
+    cppclass AddedTokens:
+        AddedTokens() except +
+        void add(const unsigned char*, size_t, AddedToken) except +
+
+
+cdef extern from "text_encoder.hpp" namespace "hf_scaffold" nogil:
+    cppclass Text:
+        const void* data
+        size_t length
+        int width
+
+    cppclass Pipeline:
+        Preset preset
+        const BpeEncoder* bpe
+        const AddedTokens* first
+        const AddedTokens* second
+
+    cppclass Batch:
+        Batch(Pipeline, size_t) except +
+        void add(Text) except +
+        bint run(IdCache&) except +
+        int status(size_t)
+        void ends(int64_t*)
+        void ids(token_id_t*) except +
+
+    int OK "hf_scaffold::Batch::OK"
+    int NOT_TEXT "hf_scaffold::Batch::NOT_TEXT"
+    int UNSURE "hf_scaffold::Batch::UNSURE"
+
+
+cdef dict PRESETS = {
+    "gpt2": <int>Preset.gpt2,
+    "gpt2-digits": <int>Preset.gpt2_digits,
+    "llama3": <int>Preset.llama3,
+    "gpt4o": <int>Preset.gpt4o,
+}
+
+
+# A view of the characters: the string must outlive it. ASCII is UTF-8 as it stands. A string of other characters is
+# converted by the worker that encodes it; CPython's own conversion would stay with the string and double its size.
+cdef Text text_of(str text):
+    cdef Text view
+    view.data = PyUnicode_DATA(text)
+    view.length = PyUnicode_GET_LENGTH(text)
+    view.width = 0 if PyUnicode_IS_ASCII(text) else PyUnicode_KIND(text)
+    return view
+
+
+cdef class AddedTokenFinder:
+    """Added tokens as they are found in text. Immutable.
+
+    Args:
+        tokens: (content, id, single_word, lstrip, rstrip, normalized, ignored) of each; ignored ones are found
+            and then read as text.
+    """
+
+    cdef AddedTokens first
+    cdef AddedTokens second
+
+    def __init__(self, tokens):
+        cdef AddedToken token
+        cdef bytes utf8
+        for content, token_id, single_word, lstrip, rstrip, normalized, ignored in tokens:
+            utf8 = content.encode()
+            if not utf8:
+                continue  # such a token is never found
+            token.id = token_id
+            token.single_word, token.lstrip, token.rstrip = single_word, lstrip, rstrip
+            token.ignored = ignored
+            if normalized:
+                self.second.add(<const unsigned char*>utf8, len(utf8), token)
+            else:
+                self.first.add(<const unsigned char*>utf8, len(utf8), token)
+
+
+cdef class TextEncoder:
+    """Token ids of text that a preset splits: BPE over all rules, then replacement of tokens.
+
+    Calls may run concurrently, and share a cache from pre-tokens to ids of at most some 30 MB.
+
+    Args:
+        preset: A name in `hf_scaffold.pretokenize.PRESETS`.
+        byte_ids: int32, 256: the token of each byte, -1 where the byte has none and is dropped.
+        rules: int32, (n, 3): left, right and merged token, in rank order.
+        replacements: Token to the tokens that replace it in the output.
+    Raises:
+        ConfigurationError: no preset of that name.
+    """
+
+    cdef Preset preset
+    cdef unique_ptr[BpeEncoder] bpe
+    cdef shared_ptr[IdCache] cache
+
+    def __init__(self, str preset not None, const token_id_t[::1] byte_ids, const token_id_t[:, ::1] rules, dict replacements):
+        cdef Py_ssize_t i
+        if preset not in PRESETS:
+            raise ConfigurationError(f"no native scanner for pre-tokenizer {preset!r}; there are: {', '.join(PRESETS)}")
+        if byte_ids.shape[0] != 256:
+            raise ValueError(f"byte_ids has {byte_ids.shape[0]} entries instead of 256")
+        self.preset = <Preset><int>PRESETS[preset]
+        self.cache = make_shared[IdCache]()
+        self.bpe.reset(new BpeEncoder(rules.shape[0]))
+        cdef BpeEncoder* bpe = self.bpe.get()
+        for i in range(256):
+            bpe.set_byte(<unsigned char>i, byte_ids[i])
+        for i in range(rules.shape[0]):
+            bpe.add_rule(rules[i, 0], rules[i, 1], rules[i, 2])
+        for token, tokens in replacements.items():
+            bpe.set_replacement(token, tokens)
+
+    @property
+    def n_cached(self):
+        """How many distinct pre-tokens the cache holds."""
+        return self.cache.get().size()
+
+    def encode(self, texts, AddedTokenFinder added not None, size_t n_threads=1):
+        """Encode texts; releases the GIL.
+
+        Args:
+            texts: Sequence of str.
+            added: The tokens to find first.
+        Returns:
+            int32 ids of all texts one after another; n + 1 int64 offsets into them; and the indices of the texts
+            that could not be encoded, whose rows are empty: those with a lone surrogate, and those in which only
+            `tokenizers` knows whether a single_word token stands alone.
+        Raises:
+            TypeError: something is no str.
+        Cost: O(n log n) for the longest pre-token, O(n) for the rest.
+        """
+        # The tuple keeps the texts alive while other threads may change the caller's sequence.
+        cdef tuple kept = tuple(texts)
+        cdef Py_ssize_t i, n = len(kept)
+        cdef unique_ptr[Batch] batch
+        batch.reset(new Batch(self.pipeline(added), n_threads))
+        for i in range(n):
+            if not isinstance(kept[i], str):
+                raise TypeError(f"expected str, not {type(kept[i]).__name__}")
+            batch.get().add(text_of(kept[i]))
+        self.run(batch.get())
+        offsets = np.zeros(n + 1, dtype=np.int64)
+        cdef int64_t[::1] ends = offsets
+        if n:
+            batch.get().ends(&ends[1])
+        ids = np.empty(ends[n], dtype=np.int32)
+        cdef token_id_t[::1] flat = ids
+        if ends[n]:
+            with nogil:
+                batch.get().ids(&flat[0])
+        return ids, offsets, [i for i in range(n) if batch.get().status(i) != OK]
+
+    def encode_one(self, str text not None, AddedTokenFinder added not None):
+        """The ids of one text, on this thread; None where `encode` would name it among those it could not encode."""
+        cdef unique_ptr[Batch] batch
+        batch.reset(new Batch(self.pipeline(added), 1))
+        batch.get().add(text_of(text))
+        self.run(batch.get())
+        cdef int64_t n
+        batch.get().ends(&n)
+        if batch.get().status(0) != OK:
+            return None
+        cdef vector[token_id_t] ids = vector[token_id_t](n)
+        batch.get().ids(ids.data())
+        return ids
+
+    cdef Pipeline pipeline(self, AddedTokenFinder added):
+        cdef Pipeline pipeline
+        pipeline.preset, pipeline.bpe = self.preset, self.bpe.get()
+        pipeline.first, pipeline.second = &added.first, &added.second
+        return pipeline
+
+    # The cache is taken, and its successor put in place, with the GIL held; calls that run meanwhile keep theirs.
+    cdef run(self, Batch* batch):
+        cdef shared_ptr[IdCache] cache
+        cdef bint done = False
+        while not done:
+            cache = self.cache
+            with nogil:
+                done = batch.run(cache.get()[0])
+            if cache.get().is_full() and self.cache.get() == cache.get():
+                self.cache = cache.get().successor()
+
+
+def rows_as_lists(
+    const token_id_t[::1] ids,
+    const int64_t[:, :, ::1] spans,
+    const token_id_t[::1] template,
+    const int64_t[:, ::1] padding,
+    token_id_t pad_id,
+    list numbers not None,
+):
+    """Rows of ids, with special tokens and padding, as lists.
+
+    Args:
+        ids: The ids of all sequences.
+        spans: int64, (rows, sequences, 2): where a row's sequences begin and end in them.
+        template: A row's special tokens; -1 and -2 stand for its first and second sequence.
+        padding: int64, (rows, 2): the padding in front of the row and behind it.
+        numbers: The ids as objects, in order: building a list of those beats making a new object for each.
+    """
+    cdef Py_ssize_t n = spans.shape[0], row, i, j, size, at
+    cdef token_id_t piece
+    cdef list result = PyList_New(n)
+    cdef list items
+    cdef bint had_gc = PyGC_Disable()  # it would walk through the half-built lists again and again
+    try:
+        for row in range(n):
+            size = padding[row, 0] + padding[row, 1]
+            for i in range(template.shape[0]):
+                piece = template[i]
+                size += 1 if piece >= 0 else spans[row, -1 - piece, 1] - spans[row, -1 - piece, 0]
+            items = PyList_New(size)
+            at = 0
+            for i in range(padding[row, 0]):
+                at = put(items, at, numbers, pad_id)
+            for i in range(template.shape[0]):
+                piece = template[i]
+                if piece >= 0:
+                    at = put(items, at, numbers, piece)
+                else:
+                    for j in range(spans[row, -1 - piece, 0], spans[row, -1 - piece, 1]):
+                        at = put(items, at, numbers, ids[j])
+            for i in range(padding[row, 1]):
+                at = put(items, at, numbers, pad_id)
+            Py_INCREF(items)
+            PyList_SET_ITEM(result, row, items)
+    finally:
+        if had_gc:
+            PyGC_Enable()
+    return result
+
+
+cdef inline Py_ssize_t put(list items, Py_ssize_t at, list numbers, token_id_t token_id):
+    number = <object>PyList_GET_ITEM(numbers, token_id)
+    Py_INCREF(number)
+    PyList_SET_ITEM(items, at, number)
+    return at + 1
+
+
+def fill_rows(
+    int64_t[:, ::1] out,
+    const token_id_t[::1] ids,
+    const int64_t[:, :, ::1] spans,
+    const token_id_t[::1] template,
+    const int64_t[::1] left,
+):
+    """Write rows of ids with special tokens into a matrix that holds padding.
+
+    Args:
+        out: int64, (rows, width): written from column left[row] on.
+        ids, spans, template: As in `rows_as_lists`.
+    """
+    cdef Py_ssize_t row, i, j, at
+    cdef token_id_t piece
+    with nogil:
+        for row in range(out.shape[0]):
+            at = left[row]
+            for i in range(template.shape[0]):
+                piece = template[i]
+                if piece >= 0:
+                    out[row, at] = piece
+                    at += 1
+                else:
+                    for j in range(spans[row, -1 - piece, 0], spans[row, -1 - piece, 1]):
+                        out[row, at] = ids[j]
+                        at += 1

@@ -1,0 +1,38 @@
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+class AddedTokenFinder:
+    def __init__(self, tokens: Iterable[Sequence[object]]) -> None: ...
+
+class TextEncoder:
+    def __init__(
+        self,
+        preset: str,
+        byte_ids: NDArray[np.int32],
+        rules: NDArray[np.int32],
+        replacements: dict[int, list[int]],
+    ) -> None: ...
+    @property
+    def n_cached(self) -> int: ...
+    def encode(
+        self, texts: Sequence[str], added: AddedTokenFinder, n_threads: int = 1
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64], list[int]]: ...
+    def encode_one(self, text: str, added: AddedTokenFinder) -> list[int] | None: ...
+
+def rows_as_lists(
+    ids: NDArray[np.int32],
+    spans: NDArray[np.int64],
+    template: NDArray[np.int32],
+    padding: NDArray[np.int64],
+    pad_id: int,
+    numbers: list[int],
+) -> list[list[int]]: ...
+def fill_rows(
+    out: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    spans: NDArray[np.int64],
+    template: NDArray[np.int32],
+    left: NDArray[np.int64],
+) -> None: ...

@@ -1,0 +1,567 @@
+"""Tokenizer calls on the native encoder: which it can take, and what they return.
+
+`ScaffoldTokenizerFast` asks `encode_plus` first. It answers whenever it gives exactly what the general path, the Rust
+backend, gives: text that one of the presets splits, and ids, masks and lengths wanted. Everything derived from a
+tokenizer is kept in its `cache`, and is made anew once the backend's parts have changed.
+"""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Encoding, Tokenizer
+from tokenizers.models import BPE
+from transformers import BatchEncoding
+from transformers.tokenization_utils_base import PaddingStrategy, TruncationStrategy
+from transformers.utils.generic import TensorType
+
+from hf_scaffold._text_encoder import AddedTokenFinder, TextEncoder, fill_rows, rows_as_lists
+from hf_scaffold._cpus import n_cpus
+from hf_scaffold.byte_level import BYTE_TO_SYMBOL
+from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.pretokenize import get_pretokenizer
+
+if TYPE_CHECKING:
+    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+
+__all__ = ["encode_plus", "encode_to_arrays", "reason_against"]
+
+Ids = NDArray[np.int32]
+Ends = NDArray[np.int64]
+
+# What tokenization_scaffold.py calls here, as it may be older or newer than this.
+INTERFACE = 1
+# Below so many characters starting a thread costs more than it saves.
+LEAST_FOR_THREADS = 1 << 17
+
+
+class NotNativeError(Exception):
+    """The call is for the general path; the message says why."""
+
+
+# ---- what a tokenizer is, as far as encoding goes
+
+
+@dataclass
+class Session:
+    """A tokenizer between two changes of its backend. Not changed after it is made, but for what is cached."""
+
+    state: tuple[Any, ...]
+    encoder: TextEncoder
+    added: list[tuple[Any, ...]]  # as AddedTokenFinder takes them, but special in place of ignored
+    frame: Tokenizer  # the backend with an empty model
+    n_ids: int
+    finders: dict[bool, AddedTokenFinder] = field(default_factory=dict)
+    templates: dict[tuple[int, bool], Template] = field(default_factory=dict)
+
+    @cached_property
+    def numbers(self) -> list[int]:
+        """The ids as objects, in order."""
+        return list(range(self.n_ids))
+
+    def finder(self, split_special_tokens: bool) -> AddedTokenFinder:
+        if split_special_tokens not in self.finders:
+            self.finders[split_special_tokens] = AddedTokenFinder(
+                [(*token, special and split_special_tokens) for *token, special in self.added]
+            )
+        return self.finders[split_special_tokens]
+
+    def template(self, n_sequences: int, add_special_tokens: bool) -> Template:
+        key = n_sequences, add_special_tokens
+        if key not in self.templates:
+            self.templates[key] = template_of(self.frame, *key)
+        return self.templates[key]
+
+
+@dataclass
+class Template:
+    """What the post-processor makes of sequences: special tokens around them, type ids, special_tokens_mask."""
+
+    ids: Ids  # -1 and -2 stand for the sequences
+    types: list[int]
+    specials: list[int]
+    before: list[int] = field(init=False)
+    after: list[int] = field(init=False)
+
+    @property
+    def n_specials(self) -> int:
+        return sum(token_id >= 0 for token_id in self.ids.tolist())
+
+    def __post_init__(self) -> None:
+        pieces = self.ids.tolist()
+        self.before, self.after = pieces[: pieces.index(-1)], pieces[pieces.index(-1) + 1 :]
+
+
+def template_of(frame: Tokenizer, n_sequences: int, add_special_tokens: bool) -> Template:
+    """The template, read off what the backend makes of sequences of one token each."""
+    marks = [len_ := frame.get_vocab_size() + (1 << 20), len_ + 1][:n_sequences]
+    sequences = [one_token(mark) for mark in marks]
+    framed = frame.post_process(*sequences, *[None] * (2 - n_sequences), add_special_tokens)
+    ids = [-1 - marks.index(token_id) if token_id in marks else token_id for token_id in framed.ids]
+    if sorted(token_id for token_id in ids if token_id < 0) != sorted(-1 - i for i in range(n_sequences)):
+        raise NotNativeError("the post-processor leaves out a sequence, or repeats one")
+    return Template(np.array(ids, np.int32), framed.type_ids, framed.special_tokens_mask)
+
+
+def one_token(token_id: int) -> Encoding:
+    from hf_scaffold.tokenization_scaffold import encoding_from
+
+    tokenizer = Tokenizer(BPE({"a": 0}, []))
+    state = tokenizer.encode("a").__getstate__()
+    return encoding_from(state.replace(b'"ids":[0]', b'"ids":[%d]' % token_id))
+
+
+def session_of(tokenizer: ScaffoldTokenizerFast) -> Session:
+    """The tokenizer's session as its backend is now.
+
+    Raises:
+        NotNativeError: the native encoder doesn't know such a backend.
+    """
+    backend = tokenizer.backend_tokenizer
+    if backend.model.dropout:
+        raise NotNativeError("dropout is on")
+    state = state_of(backend)
+    session: Session | NotNativeError | None = tokenizer.cache.get("native")
+    if session is None or session_state(session) != state:
+        try:
+            session = make_session(tokenizer, state)
+        except NotNativeError as error:
+            error.state = state  # type: ignore[attr-defined]  # kept for as long as it holds
+            session = error
+        tokenizer.cache["native"] = session
+    if isinstance(session, NotNativeError):
+        raise NotNativeError(*session.args)
+    return session
+
+
+def session_state(session: Session | NotNativeError) -> Any:
+    return session.state  # type: ignore[union-attr]
+
+
+def state_of(backend: Tokenizer) -> tuple[Any, ...]:
+    parts = (backend.normalizer, backend.pre_tokenizer, backend.post_processor)
+    return (backend.get_vocab_size(), *(None if part is None else part.__getstate__() for part in parts))
+
+
+def make_session(tokenizer: ScaffoldTokenizerFast, state: tuple[Any, ...]) -> Session:
+    from hf_scaffold.tokenization_scaffold import with_model
+
+    backend = tokenizer.backend_tokenizer
+    model = backend.model
+    if model.unk_token is not None or model.byte_fallback:
+        raise NotNativeError("the model has an unk_token or byte_fallback")
+    if model.continuing_subword_prefix or model.end_of_word_suffix:
+        raise NotNativeError("the model marks parts of words")
+    if backend.normalizer is not None:
+        raise NotNativeError("there is a normalizer")
+    preset = preset_of(backend)
+    encoders = tokenizer.cache.setdefault("native encoders", {})
+    if preset not in encoders:
+        encoders[preset] = make_encoder(preset, tokenizer.scaffold, backend.get_vocab(with_added_tokens=False))
+    frame = with_model(BPE(), backend)
+    for part in ("normalizer", "pre_tokenizer", "post_processor"):
+        setattr(frame, part, copy.deepcopy(getattr(backend, part)))
+    added = backend.get_added_tokens_decoder()
+    return Session(
+        state=state,
+        encoder=encoders[preset],
+        added=[
+            (t.content, i, t.single_word, t.lstrip, t.rstrip, t.normalized, t.special) for i, t in added.items()
+        ],
+        frame=frame,
+        n_ids=max((*backend.get_vocab(with_added_tokens=True).values(),), default=-1) + 1,
+    )
+
+
+def preset_of(backend: Tokenizer) -> str:
+    try:
+        preset = get_pretokenizer(backend).preset if backend.pre_tokenizer is not None else None
+    except ConfigurationError as error:
+        raise NotNativeError(str(error)) from None
+    if preset is None:
+        raise NotNativeError("the pre-tokenizer is none of the presets")
+    return preset
+
+
+def make_encoder(preset: str, scaffold: dict[str, Any], vocab: dict[str, int]) -> TextEncoder:
+    first_scaffold = max(vocab.values()) + 1
+    ids = vocab | {token: first_scaffold + i for i, token in enumerate(scaffold["demolish"])}
+    byte_ids = [vocab.get(symbol, -1) for _, symbol in sorted(BYTE_TO_SYMBOL.items())]
+    rules = [(ids[left], ids[right], ids[left + right]) for left, right in scaffold["merges"]]
+    replacements = {ids[token]: [vocab[part] for part in parts] for token, parts in scaffold["demolish"].items()}
+    return TextEncoder(preset, np.array(byte_ids, np.int32), np.array(rules, np.int32).reshape(-1, 3), replacements)
+
+
+def n_threads(n_characters: int) -> int:
+    """As the backend decides: TOKENIZERS_PARALLELISM and RAYON_NUM_THREADS count; a worker process has one."""
+    if n_characters < LEAST_FOR_THREADS or multiprocessing.parent_process() is not None:
+        return 1
+    if os.environ.get("TOKENIZERS_PARALLELISM", "").lower() in ("off", "false", "f", "no", "n", "0"):
+        return 1
+    wanted = os.environ.get("RAYON_NUM_THREADS", "")
+    return int(wanted) if wanted.isdigit() and int(wanted) else n_cpus()
+
+
+# ---- the call
+
+
+def encode_plus(
+    tokenizer: ScaffoldTokenizerFast,
+    text: Any,
+    text_pair: Any = None,
+    add_special_tokens: bool = True,
+    padding_strategy: PaddingStrategy = PaddingStrategy.DO_NOT_PAD,
+    truncation_strategy: TruncationStrategy = TruncationStrategy.DO_NOT_TRUNCATE,
+    max_length: int | None = None,
+    stride: int = 0,
+    is_split_into_words: bool = False,
+    pad_to_multiple_of: int | None = None,
+    padding_side: str | None = None,
+    return_tensors: Any = None,
+    return_token_type_ids: bool | None = None,
+    return_attention_mask: bool | None = None,
+    return_overflowing_tokens: bool = False,
+    return_special_tokens_mask: bool = False,
+    return_offsets_mapping: bool = False,
+    return_length: bool = False,
+    verbose: bool = True,
+    split_special_tokens: bool | None = None,
+    **kwargs: Any,
+) -> BatchEncoding:
+    """What the general path returns for this call of `_encode_plus`; its encodings are made when asked for.
+
+    Raises:
+        NotNativeError: the general path must take the call.
+    """
+    if is_split_into_words:
+        raise NotNativeError("is_split_into_words is set")
+    if return_overflowing_tokens:
+        raise NotNativeError("overflowing tokens are asked for")
+    if return_offsets_mapping:
+        raise NotNativeError("offsets are asked for")
+    if kwargs.get("sanitize_control_tokens"):
+        raise NotNativeError("sanitize_control_tokens is set")
+    session = session_of(tokenizer)
+    inputs = tokenizer.model_input_names
+    if return_token_type_ids is None:
+        return_token_type_ids = "token_type_ids" in inputs
+    if return_attention_mask is None:
+        return_attention_mask = "attention_mask" in inputs
+    if split_special_tokens is None:
+        split_special_tokens = tokenizer.split_special_tokens
+    pads = padding_strategy is not PaddingStrategy.DO_NOT_PAD
+    truncates = truncation_strategy is not TruncationStrategy.DO_NOT_TRUNCATE
+    texts, n_sequences, is_batched = sequences_of(text, text_pair)
+    template = session.template(n_sequences, bool(add_special_tokens))
+    finder = session.finder(bool(split_special_tokens))
+
+    data: dict[str, Any] = {}
+    if not (is_batched or pads or truncates or return_tensors or n_sequences == 2):
+        ids = session.encoder.encode_one(texts[0], finder)
+        if ids is None:
+            ids = encode_generally(tokenizer, texts[0], split_special_tokens)
+        n_ids = longest = len(ids) + len(template.ids) - 1
+        data["input_ids"] = [*template.before, *ids, *template.after] if len(template.ids) > 1 else ids
+        if return_token_type_ids:
+            data["token_type_ids"] = constant_row(template.types, template.ids, len(ids))
+        if return_attention_mask:
+            data["attention_mask"] = [1] * n_ids
+        if return_special_tokens_mask:
+            data["special_tokens_mask"] = constant_row(template.specials, template.ids, len(ids))
+        if return_length:
+            data["length"] = [n_ids]
+    else:
+        flat, ends = encode_sequences(tokenizer, session, texts, split_special_tokens)
+        spans = np.stack([ends[:-1], ends[1:]], axis=1).reshape(-1, n_sequences, 2)
+        if truncates:
+            # The backend checks lengths and stride for the template, whether it is asked for or not.
+            if stride or (max_length or 0) <= max(session.template(n, True).n_specials for n in (1, 2)):
+                raise NotNativeError("the truncation is for the backend to refuse, or has a stride")
+            truncate(spans, truncation_strategy, max_length - template.n_specials, tokenizer.truncation_side)
+        rows = Rows(flat, spans, template)
+        longest = int(rows.lengths.max())
+        if pads:
+            width = longest
+            if padding_strategy is PaddingStrategy.MAX_LENGTH and max_length is not None:
+                width = max_length
+            if pad_to_multiple_of:
+                width += -width % pad_to_multiple_of
+            pad_id = tokenizer.pad_token_id
+            if not isinstance(pad_id, int):
+                raise NotNativeError("there is no padding token")
+            rows.pad(width, padding_side or tokenizer.padding_side, pad_id, tokenizer.pad_token_type_id)
+        as_matrix = return_tensors is not None and TensorType(return_tensors) in MATRICES and rows.are_equally_long
+        column: Callable[..., Any] = rows.constant_matrix if as_matrix else rows.constant_lists
+        data["input_ids"] = rows.matrix() if as_matrix else rows.lists(session.numbers)
+        if return_token_type_ids:
+            data["token_type_ids"] = column(template.types, rows.pad_type_id)
+        if return_attention_mask:
+            data["attention_mask"] = column([1] * len(template.ids), 0)
+        if return_special_tokens_mask:
+            data["special_tokens_mask"] = column(template.specials, 1)
+        if return_length:
+            data["length"] = rows.padded_lengths.tolist()
+        longest = int(rows.padded_lengths.max())
+        if as_matrix and TensorType(return_tensors) is TensorType.PYTORCH:
+            import torch
+
+            data.update({name: torch.from_numpy(value) for name, value in data.items() if name != "length"})
+        elif not is_batched and return_tensors is None:
+            data = {name: value[0] if isinstance(value[0], list) else value for name, value in data.items()}
+    # As stock does for each row; only the length of a row counts.
+    tokenizer._eventual_warn_about_too_long_sequence(range(longest), max_length, verbose)  # type: ignore[arg-type]
+
+    encodings = LazyEncodings(
+        tokenizer,
+        session,
+        (text if isinstance(text, str) else list(text), text_pair if text_pair is None or isinstance(text_pair, str) else list(text_pair)),
+        {
+            "add_special_tokens": add_special_tokens,
+            "padding_strategy": padding_strategy,
+            "truncation_strategy": truncation_strategy,
+            "max_length": max_length,
+            "stride": stride,
+            "pad_to_multiple_of": pad_to_multiple_of,
+            "padding_side": padding_side,
+            "split_special_tokens": split_special_tokens,
+            "return_token_type_ids": True,
+            "verbose": False,
+        },
+        len(texts) // n_sequences,
+    )
+    return BatchEncoding(data, encodings, tensor_type=return_tensors, n_sequences=n_sequences)
+
+
+MATRICES = (TensorType.NUMPY, TensorType.PYTORCH)
+
+
+def sequences_of(text: Any, text_pair: Any) -> tuple[list[str], int, bool]:
+    """The sequences of all rows in turn, how many a row has, and whether it is a batch."""
+    if isinstance(text, str):
+        if not text_pair:
+            return [text], 1, False
+        if isinstance(text_pair, str):
+            return [text, text_pair], 2, False
+    elif isinstance(text, (list, tuple)) and text and not isinstance(text_pair, str):
+        if text_pair is None and all(isinstance(item, str) for item in text):
+            return list(text), 1, True
+        if text_pair is None or len(text_pair) == len(text):
+            rows = list(text if text_pair is None else zip(text, text_pair, strict=True))
+            if all(isinstance(row, (tuple, list)) and len(row) == 2 for row in rows):
+                texts = [item for row in rows for item in row]
+                if all(isinstance(item, str) for item in texts):
+                    return texts, 2, True
+    raise NotNativeError("neither a text nor a batch of texts or pairs of texts")
+
+
+def encode_sequences(
+    tokenizer: ScaffoldTokenizerFast, session: Session, texts: Sequence[str], split_special_tokens: bool
+) -> tuple[Ids, Ends]:
+    """Ids of all texts without special tokens around them, and offsets."""
+    flat, ends, unsure = session.encoder.encode(
+        texts, session.finder(bool(split_special_tokens)), n_threads(sum(map(len, texts)))
+    )
+    if unsure:
+        rows = [flat[begin:end] for begin, end in zip(ends[:-1], ends[1:], strict=True)]
+        for i in unsure:
+            rows[i] = np.array(encode_generally(tokenizer, texts[i], split_special_tokens), np.int32)
+        flat = np.concatenate(rows)
+        ends = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    return flat, ends
+
+
+def encode_generally(tokenizer: ScaffoldTokenizerFast, text: str, split_special_tokens: bool) -> list[int]:
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise NotNativeError("a lone surrogate")
+    expanded = tokenizer._expanded()
+    bare = expanded.pipelines_of(tokenizer.backend_tokenizer, bool(split_special_tokens)).bare
+    return expanded.demolish_ids(bare.encode(text, add_special_tokens=False).ids)
+
+
+def truncate(spans: Ends, strategy: TruncationStrategy, limit: int, side: str) -> None:
+    """Shorten the sequences in place, so that no row has more than `limit` ids, as the backend does."""
+    lengths = spans[:, :, 1] - spans[:, :, 0]
+    n_sequences = lengths.shape[1]
+    total = lengths.sum(axis=1)
+    surplus = np.maximum(total - limit, 0)
+    if n_sequences == 1 or strategy is not TruncationStrategy.LONGEST_FIRST:
+        target = int(strategy is TruncationStrategy.ONLY_SECOND)
+        if target >= n_sequences or np.any((surplus > 0) & (lengths[:, target] <= surplus)):
+            raise NotNativeError("truncation is for the backend to refuse")
+        lengths[:, target] -= surplus
+    else:
+        # The longer one pays, until both are as long.
+        shorter, longer = lengths.min(axis=1), lengths.max(axis=1)
+        longer = np.where(shorter > limit, shorter, np.maximum(shorter, limit - shorter))
+        over = shorter + longer > limit
+        shorter = np.where(over, limit // 2, shorter)
+        longer = np.where(over, limit - limit // 2, longer)
+        swapped = lengths[:, 0] > lengths[:, 1]
+        kept = np.stack([np.where(swapped, longer, shorter), np.where(swapped, shorter, longer)], axis=1)
+        lengths = np.where((surplus > 0)[:, None], np.minimum(lengths, kept), lengths)
+    if side == "right":
+        spans[:, :, 1] = spans[:, :, 0] + lengths
+    else:
+        spans[:, :, 0] = spans[:, :, 1] - lengths
+
+
+class Rows:
+    """Rows of ids with special tokens around them, and padding."""
+
+    def __init__(self, ids: Ids, spans: Ends, template: Template) -> None:
+        self.ids, self.spans, self.template = ids, spans, template
+        sizes = spans[:, :, 1] - spans[:, :, 0]
+        self.lengths = sizes.sum(axis=1) + len(template.ids) - spans.shape[1]
+        self.padding = np.zeros((len(spans), 2), np.int64)
+        self.pad_id = self.pad_type_id = 0
+
+    def pad(self, width: int, side: str, pad_id: int, pad_type_id: int) -> None:
+        self.padding[:, int(side == "right")] = np.maximum(width - self.lengths, 0)
+        self.pad_id, self.pad_type_id = pad_id, pad_type_id
+
+    @property
+    def padded_lengths(self) -> Ends:
+        lengths: Ends = self.lengths + self.padding.sum(axis=1)
+        return lengths
+
+    @property
+    def are_equally_long(self) -> bool:
+        lengths = self.padded_lengths
+        return bool((lengths == lengths[0]).all())
+
+    def lists(self, numbers: list[int]) -> list[list[int]]:
+        return rows_as_lists(self.ids, self.spans, self.template.ids, self.padding, self.pad_id, numbers)
+
+    def matrix(self) -> Ends:
+        out = np.full((len(self.spans), self.padded_lengths[0]), self.pad_id, np.int64)
+        fill_rows(out, self.ids, self.spans, self.template.ids, np.ascontiguousarray(self.padding[:, 0]))
+        return out
+
+    def constant_lists(self, values: list[int], pad_value: int) -> list[list[int]]:
+        """Rows that say the same of every id of a sequence, of a special token, of the padding."""
+        if len({*values}) == 1 and not self.padding.any():
+            return [values[:1] * n for n in self.lengths.tolist()]
+        pieces = [pad_value, *values, pad_value]
+        return [
+            [value for value, n in zip(pieces, sizes, strict=True) for value in [value] * n]
+            for sizes in self.piece_sizes().tolist()
+        ]
+
+    def constant_matrix(self, values: list[int], pad_value: int) -> Ends:
+        pieces = np.array([pad_value, *values, pad_value])
+        flat = np.repeat(np.tile(pieces, len(self.spans)), self.piece_sizes().ravel())
+        return flat.reshape(len(self.spans), self.padded_lengths[0])
+
+    def piece_sizes(self) -> Ends:
+        sizes = np.ones((len(self.spans), len(self.template.ids) + 2), np.int64)
+        sizes[:, 0], sizes[:, -1] = self.padding[:, 0], self.padding[:, 1]
+        for column, piece in enumerate(self.template.ids.tolist()):
+            if piece < 0:
+                sizes[:, column + 1] = self.spans[:, -1 - piece, 1] - self.spans[:, -1 - piece, 0]
+        return sizes
+
+
+def constant_row(values: list[int], pieces: Ids, length: int) -> list[int]:
+    row: list[int] = []
+    for value, piece in zip(values, pieces.tolist(), strict=True):
+        row += [value] * (1 if piece >= 0 else length)
+    return row
+
+
+class LazyEncodings(Sequence[Encoding]):
+    """The encodings of a batch, made by the general path when the first is asked for.
+
+    Who prepares training data asks for none. They are those of the tokenizer as it was at the call. Pickled or
+    copied, they are a plain list.
+    """
+
+    def __init__(
+        self,
+        tokenizer: ScaffoldTokenizerFast,
+        session: Session,
+        texts: tuple[Any, Any],
+        options: dict[str, Any],
+        n: int,
+    ) -> None:
+        # Stock code reads sides and padding from the tokenizer.
+        self._tokenizer = object.__new__(type(tokenizer))
+        self._tokenizer.__dict__.update(tokenizer.__dict__)
+        self._session, self._texts, self._options, self._n = session, texts, options, n
+
+    @cached_property
+    def made(self) -> list[Encoding]:
+        encoded = self._tokenizer._encode_generally(self._session.frame, *self._texts, **self._options)
+        encodings: list[Encoding] = encoded.encodings
+        return encodings
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.made[index]
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __iter__(self) -> Iterator[Encoding]:
+        return iter(self.made)
+
+    def __eq__(self, other: object) -> bool:
+        return self.made == other
+
+    __hash__ = None  # type: ignore[assignment]  # as a list
+
+    def __repr__(self) -> str:
+        return repr(self.made)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (self.made,)
+
+
+# ---- other ways in and out
+
+
+def reason_against(tokenizer: ScaffoldTokenizerFast, text: Any, text_pair: Any, kwargs: dict[str, Any]) -> str | None:
+    """Why the general path takes a call; None if the native encoder does."""
+    try:
+        encode_plus(tokenizer, text, text_pair, **kwargs)
+    except NotNativeError as error:
+        return str(error)
+    return None
+
+
+def encode_to_arrays(
+    tokenizer: ScaffoldTokenizerFast, texts: Sequence[str], add_special_tokens: bool, split_special_tokens: bool
+) -> tuple[Ids, Ends]:
+    """Flat ids and offsets.
+
+    Raises:
+        NotNativeError: the general path must take the call.
+    """
+    session = session_of(tokenizer)
+    if not all(isinstance(text, str) for text in texts):
+        raise NotNativeError("not all are texts")
+    template = session.template(1, add_special_tokens)
+    flat, ends = encode_sequences(tokenizer, session, texts, split_special_tokens)
+    if len(template.ids) == 1:
+        return flat, ends
+    return with_specials(flat, ends, template)
+
+
+def with_specials(flat: Ids, ends: Ends, template: Template) -> tuple[Ids, Ends]:
+    n_before, n_after = len(template.before), len(template.after)
+    begins = ends[:-1]
+    framed_ends = ends + np.arange(len(ends)) * (n_before + n_after)
+    framed = np.empty(framed_ends[-1], np.int32)
+    for i, token_id in enumerate(template.before):
+        framed[framed_ends[:-1] + i] = token_id
+    for i, token_id in enumerate(reversed(template.after)):
+        framed[framed_ends[1:] - 1 - i] = token_id
+    shift = np.repeat(framed_ends[:-1] + n_before - begins, np.diff(ends))
+    framed[np.arange(len(flat)) + shift] = flat
+    return framed, framed_ends
