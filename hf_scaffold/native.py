@@ -1,8 +1,8 @@
 """Tokenizer calls on the native encoder: which it can take, and what they return.
 
-`ScaffoldTokenizerFast` asks `encode_plus` first. It answers whenever it gives exactly what the general path, the Rust
-backend, gives: text that one of the presets splits, and ids, masks and lengths wanted. Everything derived from a
-tokenizer is kept in its `cache`, and is made anew once the backend's parts have changed.
+`ScaffoldTokenizerFast` asks here first. The answer is exactly that of the general path, the Rust backend,
+where a preset splits the text, and ids, masks and lengths are wanted; anything else is left to it. All that is
+derived from a tokenizer is kept in its `cache`, and made anew once the backend's parts have changed.
 """
 
 from __future__ import annotations
@@ -13,32 +13,37 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
+from tokenizers.decoders import ByteLevel
 from tokenizers.models import BPE
 from transformers import BatchEncoding
-from transformers.tokenization_utils_base import PaddingStrategy, TruncationStrategy
-from transformers.utils.generic import TensorType
+from transformers.tokenization_utils_base import TruncationStrategy
+from transformers.utils.generic import PaddingStrategy, TensorType
 
-from hf_scaffold._text_encoder import AddedTokenFinder, TextEncoder, fill_rows, rows_as_lists
 from hf_scaffold._cpus import n_cpus
-from hf_scaffold.byte_level import BYTE_TO_SYMBOL
+from hf_scaffold._text_encoder import AddedTokenFinder, TextEncoder, fill_rows, rows_as_lists
+from hf_scaffold._token_decoder import TokenDecoder
+from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE, symbols_to_bytes
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.pretokenize import get_pretokenizer
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = ["encode_plus", "encode_to_arrays", "reason_against"]
+__all__ = ["INTERFACE", "NotNativeError", "decoding_of", "encode_plus", "encode_to_arrays", "reason_against"]
 
 Ids = NDArray[np.int32]
 Ends = NDArray[np.int64]
 
 # What tokenization_scaffold.py calls here, as it may be older or newer than this.
 INTERFACE = 1
+# Ids that no token has, to tell sequences by.
+FIRST_MARK = 1 << 31
 # Below so many characters starting a thread costs more than it saves.
 LEAST_FOR_THREADS = 1 << 17
 
@@ -52,7 +57,7 @@ class NotNativeError(Exception):
 
 @dataclass
 class Session:
-    """A tokenizer between two changes of its backend. Not changed after it is made, but for what is cached."""
+    """A tokenizer between two changes of its backend."""
 
     state: tuple[Any, ...]
     encoder: TextEncoder
@@ -83,7 +88,7 @@ class Session:
 
 @dataclass
 class Template:
-    """What the post-processor makes of sequences: special tokens around them, type ids, special_tokens_mask."""
+    """What the post-processor makes of a row: special tokens, type ids, special_tokens_mask."""
 
     ids: Ids  # -1 and -2 stand for the sequences
     types: list[int]
@@ -102,9 +107,10 @@ class Template:
 
 def template_of(frame: Tokenizer, n_sequences: int, add_special_tokens: bool) -> Template:
     """The template, read off what the backend makes of sequences of one token each."""
-    marks = [len_ := frame.get_vocab_size() + (1 << 20), len_ + 1][:n_sequences]
+    marks = [FIRST_MARK, FIRST_MARK + 1][:n_sequences]
     sequences = [one_token(mark) for mark in marks]
-    framed = frame.post_process(*sequences, *[None] * (2 - n_sequences), add_special_tokens)
+    first, second = (*sequences, None)[:2]
+    framed = frame.post_process(first, second, add_special_tokens)  # type: ignore[arg-type]  # wrong stub
     ids = [-1 - marks.index(token_id) if token_id in marks else token_id for token_id in framed.ids]
     if sorted(token_id for token_id in ids if token_id < 0) != sorted(-1 - i for i in range(n_sequences)):
         raise NotNativeError("the post-processor leaves out a sequence, or repeats one")
@@ -165,7 +171,9 @@ def make_session(tokenizer: ScaffoldTokenizerFast, state: tuple[Any, ...]) -> Se
     preset = preset_of(backend)
     encoders = tokenizer.cache.setdefault("native encoders", {})
     if preset not in encoders:
-        encoders[preset] = make_encoder(preset, tokenizer.scaffold, backend.get_vocab(with_added_tokens=False))
+        encoders[preset] = make_encoder(
+            preset, tokenizer.scaffold, backend.get_vocab(with_added_tokens=False)
+        )
     frame = with_model(BPE(), backend)
     for part in ("normalizer", "pre_tokenizer", "post_processor"):
         setattr(frame, part, copy.deepcopy(getattr(backend, part)))
@@ -174,7 +182,8 @@ def make_session(tokenizer: ScaffoldTokenizerFast, state: tuple[Any, ...]) -> Se
         state=state,
         encoder=encoders[preset],
         added=[
-            (t.content, i, t.single_word, t.lstrip, t.rstrip, t.normalized, t.special) for i, t in added.items()
+            (t.content, i, t.single_word, t.lstrip, t.rstrip, t.normalized, t.special)
+            for i, t in added.items()
         ],
         frame=frame,
         n_ids=max((*backend.get_vocab(with_added_tokens=True).values(),), default=-1) + 1,
@@ -196,12 +205,16 @@ def make_encoder(preset: str, scaffold: dict[str, Any], vocab: dict[str, int]) -
     ids = vocab | {token: first_scaffold + i for i, token in enumerate(scaffold["demolish"])}
     byte_ids = [vocab.get(symbol, -1) for _, symbol in sorted(BYTE_TO_SYMBOL.items())]
     rules = [(ids[left], ids[right], ids[left + right]) for left, right in scaffold["merges"]]
-    replacements = {ids[token]: [vocab[part] for part in parts] for token, parts in scaffold["demolish"].items()}
-    return TextEncoder(preset, np.array(byte_ids, np.int32), np.array(rules, np.int32).reshape(-1, 3), replacements)
+    replacements = {
+        ids[token]: [vocab[part] for part in parts] for token, parts in scaffold["demolish"].items()
+    }
+    return TextEncoder(
+        preset, np.array(byte_ids, np.int32), np.array(rules, np.int32).reshape(-1, 3), replacements
+    )
 
 
 def n_threads(n_characters: int) -> int:
-    """As the backend decides: TOKENIZERS_PARALLELISM and RAYON_NUM_THREADS count; a worker process has one."""
+    """As the backend's: TOKENIZERS_PARALLELISM and RAYON_NUM_THREADS count; a worker process has one."""
     if n_characters < LEAST_FOR_THREADS or multiprocessing.parent_process() is not None:
         return 1
     if os.environ.get("TOKENIZERS_PARALLELISM", "").lower() in ("off", "false", "f", "no", "n", "0"):
@@ -285,7 +298,8 @@ def encode_plus(
             # The backend checks lengths and stride for the template, whether it is asked for or not.
             if stride or (max_length or 0) <= max(session.template(n, True).n_specials for n in (1, 2)):
                 raise NotNativeError("the truncation is for the backend to refuse, or has a stride")
-            truncate(spans, truncation_strategy, max_length - template.n_specials, tokenizer.truncation_side)
+            limit = (max_length or 0) - template.n_specials
+            truncate(spans, truncation_strategy, limit, tokenizer.truncation_side)
         rows = Rows(flat, spans, template)
         longest = int(rows.lengths.max())
         if pads:
@@ -298,7 +312,9 @@ def encode_plus(
             if not isinstance(pad_id, int):
                 raise NotNativeError("there is no padding token")
             rows.pad(width, padding_side or tokenizer.padding_side, pad_id, tokenizer.pad_token_type_id)
-        as_matrix = return_tensors is not None and TensorType(return_tensors) in MATRICES and rows.are_equally_long
+        as_matrix = (
+            return_tensors is not None and TensorType(return_tensors) in MATRICES and rows.are_equally_long
+        )
         column: Callable[..., Any] = rows.constant_matrix if as_matrix else rows.constant_lists
         data["input_ids"] = rows.matrix() if as_matrix else rows.lists(session.numbers)
         if return_token_type_ids:
@@ -322,7 +338,10 @@ def encode_plus(
     encodings = LazyEncodings(
         tokenizer,
         session,
-        (text if isinstance(text, str) else list(text), text_pair if text_pair is None or isinstance(text_pair, str) else list(text_pair)),
+        (
+            text if isinstance(text, str) else list(text),
+            text_pair if text_pair is None or isinstance(text_pair, str) else list(text_pair),
+        ),
         {
             "add_special_tokens": add_special_tokens,
             "padding_strategy": padding_strategy,
@@ -370,7 +389,7 @@ def encode_sequences(
         texts, session.finder(bool(split_special_tokens)), n_threads(sum(map(len, texts)))
     )
     if unsure:
-        rows = [flat[begin:end] for begin, end in zip(ends[:-1], ends[1:], strict=True)]
+        rows = [flat[begin:end] for begin, end in pairwise(ends.tolist())]
         for i in unsure:
             rows[i] = np.array(encode_generally(tokenizer, texts[i], split_special_tokens), np.int32)
         flat = np.concatenate(rows)
@@ -479,8 +498,8 @@ def constant_row(values: list[int], pieces: Ids, length: int) -> list[int]:
 class LazyEncodings(Sequence[Encoding]):
     """The encodings of a batch, made by the general path when the first is asked for.
 
-    Who prepares training data asks for none. They are those of the tokenizer as it was at the call. Pickled or
-    copied, they are a plain list.
+    Who prepares training data asks for none. They are those of the tokenizer as it was at the call. Pickled
+    or copied, they are a plain list.
     """
 
     def __init__(
@@ -499,8 +518,7 @@ class LazyEncodings(Sequence[Encoding]):
     @cached_property
     def made(self) -> list[Encoding]:
         encoded = self._tokenizer._encode_generally(self._session.frame, *self._texts, **self._options)
-        encodings: list[Encoding] = encoded.encodings
-        return encodings
+        return encoded.encodings or []
 
     def __getitem__(self, index: Any) -> Any:
         return self.made[index]
@@ -526,8 +544,10 @@ class LazyEncodings(Sequence[Encoding]):
 # ---- other ways in and out
 
 
-def reason_against(tokenizer: ScaffoldTokenizerFast, text: Any, text_pair: Any, kwargs: dict[str, Any]) -> str | None:
-    """Why the general path takes a call; None if the native encoder does."""
+def reason_against(
+    tokenizer: ScaffoldTokenizerFast, text: Any, text_pair: Any, kwargs: dict[str, Any]
+) -> str | None:
+    """Why the general path takes a call of `_encode_plus`; None if the native encoder does."""
     try:
         encode_plus(tokenizer, text, text_pair, **kwargs)
     except NotNativeError as error:
@@ -536,21 +556,19 @@ def reason_against(tokenizer: ScaffoldTokenizerFast, text: Any, text_pair: Any, 
 
 
 def encode_to_arrays(
-    tokenizer: ScaffoldTokenizerFast, texts: Sequence[str], add_special_tokens: bool, split_special_tokens: bool
+    tokenizer: ScaffoldTokenizerFast, texts: Any, add_special_tokens: bool, split_special_tokens: bool
 ) -> tuple[Ids, Ends]:
-    """Flat ids and offsets.
+    """Flat ids of a batch of texts, and offsets; texts may also be a column of an Arrow table.
 
     Raises:
         NotNativeError: the general path must take the call.
     """
     session = session_of(tokenizer)
+    template = session.template(1, add_special_tokens)
     if not all(isinstance(text, str) for text in texts):
         raise NotNativeError("not all are texts")
-    template = session.template(1, add_special_tokens)
     flat, ends = encode_sequences(tokenizer, session, texts, split_special_tokens)
-    if len(template.ids) == 1:
-        return flat, ends
-    return with_specials(flat, ends, template)
+    return with_specials(flat, ends, template) if template.n_specials else (flat, ends)
 
 
 def with_specials(flat: Ids, ends: Ends, template: Template) -> tuple[Ids, Ends]:
@@ -565,3 +583,61 @@ def with_specials(flat: Ids, ends: Ends, template: Template) -> tuple[Ids, Ends]
     shift = np.repeat(framed_ends[:-1] + n_before - begins, np.diff(ends))
     framed[np.arange(len(flat)) + shift] = flat
     return framed, framed_ends
+
+
+# ---- decoding
+
+
+@dataclass
+class Decoding:
+    """What stock `_decode` takes for the backend tokenizer."""
+
+    public: Tokenizer
+    state: tuple[Any, ...]
+    decoders: dict[bool, TokenDecoder] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.public, name)
+
+    def decode(self, ids: Any, skip_special_tokens: bool = True) -> str:
+        skip_special_tokens = bool(skip_special_tokens)
+        if skip_special_tokens not in self.decoders:
+            self.decoders[skip_special_tokens] = TokenDecoder(shown_bytes(self.public, skip_special_tokens))
+        try:
+            return self.decoders[skip_special_tokens].decode(ids)
+        except (OverflowError, TypeError):
+            return self.public.decode(
+                ids, skip_special_tokens=skip_special_tokens
+            )  # refuses them in its words
+
+
+def decoding_of(tokenizer: ScaffoldTokenizerFast) -> Decoding:
+    """The tokenizer's backend as its decoder is now.
+
+    Raises:
+        NotNativeError: the decoder is another one than ByteLevel.
+    """
+    backend = tokenizer.backend_tokenizer
+    if not isinstance(backend.decoder, ByteLevel):
+        raise NotNativeError("the decoder is not ByteLevel")
+    state = (backend.get_vocab_size(), id(backend))
+    decoding: Decoding | None = tokenizer.cache.get("native decoding")
+    if decoding is None or decoding.state != state:
+        decoding = Decoding(backend, state)
+        tokenizer.cache["native decoding"] = decoding
+    return decoding
+
+
+def shown_bytes(backend: Tokenizer, skip_special_tokens: bool) -> Iterator[bytes]:
+    """The bytes that each id adds to the text; as in `tokenizers`, added tokens are decoded like others."""
+    vocab = backend.get_vocab(with_added_tokens=True)
+    tokens = {token_id: token for token, token_id in vocab.items()}
+    added = backend.get_added_tokens_decoder()
+    tokens.update({token_id: token.content for token_id, token in added.items()})
+    special = {token.content for token in added.values() if token.special and skip_special_tokens}
+    for token_id in range(max(tokens, default=-1) + 1):
+        token = tokens.get(token_id, "")
+        if token in special:
+            yield b""
+        else:
+            yield symbols_to_bytes(token) if SYMBOL_TO_BYTE.keys() >= {*token} else token.encode()

@@ -79,7 +79,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
 
     vocab_files_names = VOCAB_FILES_NAMES
     _auto_map = AUTO_MAP
-    # False keeps all calls from hf_scaffold's native encoder, as HF_SCAFFOLD_NATIVE=0 does for all tokenizers.
+    # False keeps calls from hf_scaffold's native encoder, as HF_SCAFFOLD_NATIVE=0 does for all tokenizers.
     native = True
 
     def __init__(
@@ -100,7 +100,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         specific = kwargs.get("model_specific_special_tokens") or {}
         if specific and all(name.endswith("_token") for name in specific):
             kwargs.update(kwargs.pop("model_specific_special_tokens"))
-        # All that is derived, expanded models by BPE dropout: never pickled, copied or part of a dataset's fingerprint.
+        # All that is derived, as expanded models by dropout: never pickled, nor part of a fingerprint.
         self.cache: dict[Any, Any] = {}
         super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]  # stock has no annotations there
         check_scaffold(scaffold, self.backend_tokenizer, source)
@@ -168,6 +168,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         added = super()._add_tokens(new_tokens, special_tokens=special_tokens)
         # What can be told apart by the number of tokens is: not the flags of a token that is added again.
         self.cache.pop("native", None)
+        self.cache.pop("native decoding", None)
         for part in list(self.cache.values()):
             if isinstance(part, ExpandedModel):
                 part.pipelines.clear()
@@ -206,6 +207,112 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         return train_new_from_iterator(
             self, text_iterator, vocab_size, length, new_special_tokens, special_tokens_map, **kwargs
         )
+
+    def explain_path(self, text: Any, text_pair: Any = None, **kwargs: Any) -> str:
+        """Whether a call with these arguments runs on the native encoder, and if not, why.
+
+        Returns:
+            "native", or "general: " and the reason. The general path is the Rust backend, with the same ids.
+        """
+        native = native_encoder() if self.native else None
+        if native is None:
+            reason = "hf_scaffold isn't installed" if self.native else "`native` is False"
+            if os.environ.get("HF_SCAFFOLD_NATIVE") == "0":
+                reason = "HF_SCAFFOLD_NATIVE is 0"
+            return f"general: {reason}"
+        for name in ("padding", "truncation"):
+            kwargs.setdefault(name, None if name == "truncation" else False)
+        padding, truncation, max_length, _ = self._get_padding_truncation_strategies(
+            kwargs.pop("padding"), kwargs.pop("truncation"), kwargs.pop("max_length", None), **kwargs
+        )
+        kwargs |= {"padding_strategy": padding, "truncation_strategy": truncation, "max_length": max_length}
+        reason = native.reason_against(self, text, text_pair, kwargs)
+        return "native" if reason is None else f"general: {reason}"
+
+    # ---- to arrays ----
+
+    def encode_batch_to_arrays(
+        self, texts: Iterable[str], add_special_tokens: bool = True, split_special_tokens: bool | None = None
+    ) -> tuple[Any, Any]:
+        """The ids of all texts in one array: what is fastest, as no Python object is made of any id.
+
+        Args:
+            texts: Strings, or a column of an Arrow table.
+            add_special_tokens, split_special_tokens: As in a call.
+        Returns:
+            int32 ids of all texts one after another, and len(texts) + 1 int64 offsets into them.
+        Example:
+            >>> vocab = {"a": 0, "b": 1, "ab": 2}
+            >>> scaffold = {"version": 1, "merges": [["a", "b"]], "demolish": {}}
+            >>> plain = Tokenizer(BPE(vocab, []))
+            >>> tokenizer = ScaffoldTokenizerFast(tokenizer_object=plain, scaffold=scaffold)
+            >>> ids, offsets = tokenizer.encode_batch_to_arrays(["aab", "", "b"])
+            >>> ids.tolist(), offsets.tolist()
+            ([0, 2, 1], [0, 2, 2, 3])
+        """
+        import numpy as np
+
+        if hasattr(texts, "to_pylist"):
+            texts = texts.to_pylist()
+        texts = list(texts)
+        if split_special_tokens is None:
+            split_special_tokens = self.split_special_tokens
+        native = native_encoder() if self.native else None
+        if native is not None:
+            with contextlib.suppress(native.NotNativeError):
+                arrays: tuple[Any, Any] = native.encode_to_arrays(
+                    self, texts, add_special_tokens, split_special_tokens
+                )
+                return arrays
+        options = {"add_special_tokens": add_special_tokens, "split_special_tokens": split_special_tokens}
+        rows = self(texts, return_attention_mask=False, **options)["input_ids"] if texts else []
+        offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        return np.fromiter(chain.from_iterable(rows), np.int32, offsets[-1]), offsets
+
+    def encode_to_arrow(
+        self, texts: Iterable[str], add_special_tokens: bool = True, split_special_tokens: bool | None = None
+    ) -> Any:
+        """The ids of each text as a pyarrow array of lists of int32, without a copy of the ids.
+
+        For `datasets`, map tables to tables; then no id is ever a Python object:
+
+            dataset.with_format("arrow").map(
+                lambda table: pa.table({"input_ids": tokenizer.encode_to_arrow(table["text"])}),
+                batched=True, remove_columns=dataset.column_names,
+            ).with_format(None)
+
+        Args: As for `encode_batch_to_arrays`.
+        Returns:
+            A ListArray; a LargeListArray where there are more than 2**31 - 1 ids.
+        """
+        import pyarrow as pa
+
+        ids, offsets = self.encode_batch_to_arrays(texts, add_special_tokens, split_special_tokens)
+        if offsets[-1] >= 1 << 31:
+            return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(ids))
+        return pa.ListArray.from_arrays(pa.array(offsets.astype("int32")), pa.array(ids))
+
+    # ---- decoding ----
+
+    def decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> Any:
+        """As stock; lists of ids, and lists of such lists, without looking at each id in Python."""
+        if type(token_ids) is list and token_ids and self.native:
+            kinds = {*map(type, token_ids)}
+            if kinds == {int}:
+                return self._decode(token_ids, skip_special_tokens, **kwargs)
+            if kinds == {list}:
+                return [self._decode(ids, skip_special_tokens, **kwargs) for ids in token_ids]
+        return super().decode(token_ids, skip_special_tokens, **kwargs)
+
+    def _decode(self, token_ids: Any, *args: Any, **kwargs: Any) -> str:
+        native = native_encoder() if self.native else None
+        if native is None or not isinstance(token_ids, list):
+            return super()._decode(token_ids, *args, **kwargs)
+        call = object.__new__(type(self))
+        call.__dict__.update(self.__dict__)
+        with contextlib.suppress(native.NotNativeError):
+            call.__dict__["_tokenizer"] = native.decoding_of(self)
+        return super(ScaffoldTokenizerFast, call)._decode(token_ids, *args, **kwargs)
 
     # ---- loading, saving, copying ----
 
