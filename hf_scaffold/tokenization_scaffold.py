@@ -22,12 +22,38 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cache, cached_property, partial, reduce
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
-from tokenizers import AddedToken, Encoding, Tokenizer
-from tokenizers.models import BPE
-from tokenizers.pre_tokenizers import ByteLevel
-from transformers import BatchEncoding, PretrainedConfig, PreTrainedTokenizerFast
+import tokenizers
+import transformers
+
+# From one release up to, but without, another; the dependencies in pyproject.toml say the same.
+SUPPORTED = {transformers: ("5.0", "6.0"), tokenizers: ("0.22", "1.0")}
+
+
+def check_version(package: ModuleType, lowest: str, beyond: str) -> None:
+    found = package.__version__
+    if not release(lowest) <= release(found) < release(beyond):
+        needed = f"{package.__name__}>={lowest},<{beyond}"
+        raise ImportError(
+            f"ScaffoldTokenizerFast needs {needed}, but {package.__name__} {found} is installed. "
+            f"Run: pip install '{needed}'"
+        )
+
+
+def release(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")[:2]))
+
+
+# Before any name is imported that another release may not have.
+for _package, _limits in SUPPORTED.items():
+    check_version(_package, *_limits)
+
+from tokenizers import AddedToken, Encoding, Tokenizer  # noqa: E402  # after the check
+from tokenizers.models import BPE  # noqa: E402
+from tokenizers.pre_tokenizers import ByteLevel  # noqa: E402
+from transformers import BatchEncoding, PretrainedConfig, PreTrainedTokenizerFast  # noqa: E402
 
 __all__ = ["ScaffoldTokenizerFast", "register"]
 
