@@ -546,7 +546,12 @@ class CallBackend:
             self.encode_exactly, is_pretokenized=is_pretokenized, add_special_tokens=add_special_tokens
         )
         if not self.ids_only or is_pretokenized or self.truncation or self.padding or self.expanded.dropout:
-            return encode(samples)
+            try:
+                return encode(samples)
+            except TypeError:
+                # Encoded one by one, sequences of a pair are refused in other words than the pair would be.
+                self.frame.encode_batch(inputs, add_special_tokens=False, is_pretokenized=is_pretokenized)
+                raise
         # Where no length matters the template may come before demolishing. So the native batch is final for
         # texts without scaffold tokens, and for the others good for the ids, mostly all that is wanted.
         encodings = self.pipelines.framing.encode_batch(inputs, add_special_tokens=add_special_tokens)
