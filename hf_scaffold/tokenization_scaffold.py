@@ -108,13 +108,9 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     # False keeps calls from hf_scaffold's native encoder, as HF_SCAFFOLD_NATIVE=0 does for all tokenizers.
     native = True
 
-    def __init__(
-        self,
-        *args: Any,
-        scaffold: Mapping[str, Any] | None = None,
-        scaffold_file: str | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # Not in the signature: what is there is expected in init_kwargs, which tokenizer_config.json holds.
+        scaffold, scaffold_file = kwargs.pop("scaffold", None), kwargs.pop("scaffold_file", None)
         source = "scaffold"
         if scaffold is None:
             source = scaffold_file or "scaffold.json"
@@ -660,16 +656,29 @@ class LazyEncoding:
 
     def __init__(self, ids: list[int], n_sequences: int, encode: Callable[[], list[Encoding]]) -> None:
         self._ids = ids
+        self._n_sequences = n_sequences
         self._encode = encode
-        self.n_sequences = n_sequences
+
+    # Once there is an Encoding it has the word: pad, truncate and set_sequence_id change it in place.
 
     @property
     def ids(self) -> list[int]:
-        return self._ids.copy()
+        return self.encoding.ids if self._is_computed else self._ids.copy()
 
     @property
     def attention_mask(self) -> list[int]:
-        return [1] * len(self._ids)
+        return self.encoding.attention_mask if self._is_computed else [1] * len(self._ids)
+
+    @property
+    def n_sequences(self) -> int:
+        return self.encoding.n_sequences if self._is_computed else self._n_sequences
+
+    def __len__(self) -> int:
+        return len(self.encoding) if self._is_computed else len(self._ids)
+
+    @property
+    def _is_computed(self) -> bool:
+        return "encoding" in self.__dict__
 
     @cached_property
     def encoding(self) -> Encoding:
@@ -677,9 +686,6 @@ class LazyEncoding:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.encoding, name)
-
-    def __len__(self) -> int:
-        return len(self._ids)
 
     def __repr__(self) -> str:
         return repr(self.encoding)
