@@ -1,6 +1,13 @@
 """The package's exceptions. Each is also the built-in error that users would catch."""
 
-__all__ = ["ArtifactError", "ConfigurationError", "CorpusError", "CountOverflowError", "ScaffoldError"]
+__all__ = [
+    "ArtifactError",
+    "ConfigurationError",
+    "CorpusError",
+    "CountOverflowError",
+    "ScaffoldError",
+    "VocabSizeError",
+]
 
 
 class ScaffoldError(Exception):
@@ -13,6 +20,14 @@ class CorpusError(ScaffoldError, ValueError):
 
 class ConfigurationError(ScaffoldError, ValueError):
     """Arguments that can't work together or name something unknown."""
+
+
+class VocabSizeError(ConfigurationError):
+    """A vocab_size below `smallest`, which special tokens and alphabet need."""
+
+    def __init__(self, message: str, smallest: int = 0) -> None:
+        super().__init__(message)
+        self.smallest = smallest
 
 
 class ArtifactError(ScaffoldError, ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from transformers.utils import logging
 from hf_scaffold.artifact import CHARACTER_SETTINGS, ScaffoldBPE
 from hf_scaffold.byte_level import SYMBOL_TO_BYTE
 from hf_scaffold.counts import count
-from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.errors import ConfigurationError, VocabSizeError
 from hf_scaffold.pretokenize import pretokenizer_of
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 from hf_scaffold.trainer import train
@@ -48,9 +49,14 @@ def train_new_from_iterator(
         _flat(text_iterator), desc="Pre-tokens", total=length, unit=" texts", disable=disable
     )
     shell = empty_like(like, new_special_tokens, special_tokens_map)
-    pretokenizer = pretokenizer_of(shell.backend_tokenizer)
+    counts = count(texts, pretokenizer=pretokenizer_of(shell.backend_tokenizer))
     options = {"special_tokens": special_tokens_of(shell), **symbol_options(shell), **kwargs}
-    return fill(shell, train(count(texts, pretokenizer=pretokenizer), vocab_size, **options))
+    try:
+        bpe = train(counts, vocab_size, **options)
+    except VocabSizeError as error:  # stock trains on, to special tokens and alphabet alone
+        warnings.warn(f"{error}. Training for {error.smallest}.", stacklevel=3)
+        bpe = train(counts, error.smallest, **options)
+    return fill(shell, bpe)
 
 
 def empty_like(

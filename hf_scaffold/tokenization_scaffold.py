@@ -211,7 +211,8 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
 
         Args:
             text_iterator: Texts, or batches of texts.
-            vocab_size: Tokens of the new vocabulary, special ones included.
+            vocab_size: Tokens of the new vocabulary, special ones included. As in stock, special tokens and
+                alphabet are there whatever the size, here with a warning.
             length: Number of texts, for the progress bar.
             new_special_tokens: Special tokens behind those there are.
             special_tokens_map: Special tokens to rename, old to new.
@@ -220,7 +221,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
             A new tokenizer. Added tokens that are not special stay, with ids from vocab_size on.
         Raises:
             ImportError: hf_scaffold is not installed: encoding needs this file alone, training the package.
-            ValueError: the corpus is empty, or vocab_size is below special tokens + alphabet.
+            ValueError: the corpus is empty.
         """
         try:
             from hf_scaffold.retrain import train_new_from_iterator

@@ -18,7 +18,7 @@ from hf_scaffold.artifact import Pair, ScaffoldBPE, derive_demolish_map, special
 from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE
 from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH
 from hf_scaffold.counts import PreTokenCounts, count
-from hf_scaffold.errors import ConfigurationError, CorpusError
+from hf_scaffold.errors import ConfigurationError, CorpusError, VocabSizeError
 from hf_scaffold.pretokenize import pretokenizer_of
 from hf_scaffold.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes
 
@@ -413,10 +413,12 @@ def _check_fixed_tokens(specials: list[str], alphabet: list[str], vocab_size: in
             raise ConfigurationError(
                 f"special_tokens: {token!r} is a character of the alphabet; use a longer one"
             )
-    if vocab_size < len(specials) + len(alphabet):
-        raise ConfigurationError(
+    smallest = len(specials) + len(alphabet)
+    if vocab_size < smallest:
+        raise VocabSizeError(
             f"vocab_size is {vocab_size}, but {len(specials)} special tokens and {len(alphabet)} characters "
-            f"of the alphabet need {len(specials) + len(alphabet)} before the first merge; raise vocab_size"
+            f"of the alphabet need {smallest} before the first merge; raise vocab_size",
+            smallest,
         )
 
 

@@ -138,9 +138,17 @@ def test_the_trainers_options_pass_through(tokenizer):
         tokenizer.train_new_from_iterator(TEXTS, 500, min_freq=2)
 
 
-def test_bad_corpora_and_sizes_are_refused(tokenizer):
-    with pytest.raises(hs.ConfigurationError, match="vocab_size is 100"):
-        tokenizer.train_new_from_iterator(TEXTS, 100)
+def test_a_size_too_small_gives_special_tokens_and_alphabet_as_in_stock(tokenizer):
+    with pytest.warns(UserWarning, match=r"vocab_size is 100, .* Training for \d+") as warned:
+        small = tokenizer.train_new_from_iterator(TEXTS, 100)
+    assert warned[0].filename == __file__
+    stock = PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer)
+    expected = stock.train_new_from_iterator(TEXTS, 100, show_progress=False)
+    assert small.backend_tokenizer.get_vocab(with_added_tokens=False) == expected.get_vocab()
+    assert small.decode(small("bananas é")["input_ids"], skip_special_tokens=True) == "bananas é"
+
+
+def test_bad_corpora_are_refused(tokenizer):
     with pytest.raises(hs.CorpusError, match="nothing to count"):
         tokenizer.train_new_from_iterator([], 500)
     with pytest.raises(hs.CorpusError, match="int"):
