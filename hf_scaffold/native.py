@@ -1,8 +1,8 @@
 """Tokenizer calls on the native encoder: which it can take, and what they return.
 
 `ScaffoldTokenizerFast` asks here first. The answer is exactly that of the general path, the Rust backend,
-where a preset splits the text, and ids, masks and lengths are wanted; anything else is left to it. All that is
-derived from a tokenizer is kept in its `cache`, and made anew once the backend's parts have changed.
+where a preset splits the text, and ids, masks and lengths are wanted; anything else is left to it. All that
+is derived from a tokenizer is kept in its `cache`, and made anew once the backend's parts have changed.
 """
 
 from __future__ import annotations

@@ -245,7 +245,8 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
             return f"general: {reason}"
         for name in ("padding", "truncation"):
             kwargs.setdefault(name, None if name == "truncation" else False)
-        padding, truncation, max_length, _ = self._get_padding_truncation_strategies(
+        strategies: Any = self._get_padding_truncation_strategies  # stock has no annotations there
+        padding, truncation, max_length, _ = strategies(
             kwargs.pop("padding"), kwargs.pop("truncation"), kwargs.pop("max_length", None), **kwargs
         )
         kwargs |= {"padding_strategy": padding, "truncation_strategy": truncation, "max_length": max_length}
@@ -308,7 +309,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         Returns:
             A ListArray; a LargeListArray where there are more than 2**31 - 1 ids.
         """
-        import pyarrow as pa
+        import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
         ids, offsets = self.encode_batch_to_arrays(texts, add_special_tokens, split_special_tokens)
         if offsets[-1] >= 1 << 31:

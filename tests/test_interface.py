@@ -22,6 +22,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils import PaddingStrategy, TensorType
 
+from hf_scaffold.native import LazyEncodings
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
 SIZE = 282
@@ -60,6 +61,8 @@ def comparable(value):
         return type(value), plain(value)
     if isinstance(value, dict):
         return {name: comparable(item) for name, item in value.items()}
+    if isinstance(value, LazyEncodings):
+        value = list(value)
     if isinstance(value, (list, tuple)):
         return type(value).__name__, [comparable(item) for item in value]
     if isinstance(value, Tokenizer) or type(value).__module__.startswith("tokenizers."):
