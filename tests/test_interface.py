@@ -77,10 +77,6 @@ def answer(ask, subject):
         return type(error), comparable(str(error))
 
 
-def is_refusal(found):
-    return isinstance(found, tuple) and isinstance(found[0], type) and issubclass(found[0], Exception)
-
-
 def assert_same(ask, ours, stock):
     expected = answer(ask, stock)
     assert answer(ask, ours) == expected
@@ -291,7 +287,6 @@ CALLED = {
 def test_what_is_called_answers_as_stock(name):
     for ask in CALLED[name]:
         assert_same(ask, *both())
-    assert not all(is_refusal(answer(ask, both()[1])) for ask in CALLED[name])
 
 
 # ---- the tokenizer: what is set, by an attribute or at the start
@@ -572,7 +567,6 @@ def test_batch_encodings_answer_as_in_stock(kind, name):
     ours, stock = map(BATCHES[kind], both())
     for ask in ASKED[name]:
         assert_same(ask, *copied(ours, stock))
-    assert not all(is_refusal(answer(ask, *copied(stock))) for ask in ASKED[name])
 
 
 def copied(*batches):
@@ -627,3 +621,21 @@ def test_calls_after_one_another_answer_as_stock(options, asks):
     ours, stock = both(**options)
     for ask in asks:
         assert_same(ask, ours, stock)
+
+
+# ---- the questions
+
+
+def is_refusal(found):
+    return isinstance(found, tuple) and isinstance(found[0], type) and issubclass(found[0], Exception)
+
+
+def test_no_name_is_only_asked_what_stock_refuses():
+    """Written for the newest transformers: older ones lack some names and arguments."""
+    stock = both()[1]
+    batch = BATCHES["batch"](stock)
+    refused = {name for name, asks in CALLED.items() if all(is_refusal(answer(a, both()[1])) for a in asks)}
+    refused |= {
+        name for name, asks in ASKED.items() if all(is_refusal(answer(a, *copied(batch))) for a in asks)
+    }
+    assert refused <= {"to"}  # for which torch may be missing
