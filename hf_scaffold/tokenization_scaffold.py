@@ -309,8 +309,10 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         Returns:
             A ListArray; a LargeListArray where there are more than 2**31 - 1 ids.
         """
-        import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
-
+        try:  # a plain import would have to succeed before transformers loads this file from the Hub
+            import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
+        except ImportError as error:
+            raise ImportError("encode_to_arrow needs pyarrow: pip install pyarrow") from error
         ids, offsets = self.encode_batch_to_arrays(texts, add_special_tokens, split_special_tokens)
         if offsets[-1] >= 1 << 31:
             return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(ids))

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 import toys
+from transformers.dynamic_module_utils import get_imports
+
+from hf_scaffold import tokenization_scaffold
 
 TEXTS = ["international zona ationa 日本 naïve", "<|eos|>Arizona\n bana\t🙂", "", " ", "\x00é\U0010ffff"]
 
@@ -134,3 +137,8 @@ def test_a_missing_scaffold_file_is_never_passed_over(load, folders):
         os.unlink(f"{folder}/scaffold.json")
     for part in load(NOT_INSTALLED, options={"trust_remote_code": True}).values():
         assert "scaffold.json is missing" in part["error"]
+
+
+def test_as_remote_code_the_file_needs_nothing_that_transformers_does_not():
+    packages = {*get_imports(tokenization_scaffold.__file__)} - sys.stdlib_module_names
+    assert packages == {"numpy", "tokenizers", "transformers"}
