@@ -74,6 +74,8 @@ class ScaffoldBPE:
             follow the special tokens.
         continuing_subword_prefix: Begins every token that doesn't begin a pre-token.
         end_of_word_suffix: Ends every token that ends a pre-token.
+        training: What it was trained on, for its model card: pretokens, distinct_pretokens, bytes, settings,
+            and sources (see `with_sources`); None if unknown.
     Raises:
         ArtifactError: the parts contradict each other.
     Example:
@@ -99,6 +101,7 @@ class ScaffoldBPE:
     byte_fallback: bool = False
     continuing_subword_prefix: str | None = None
     end_of_word_suffix: str | None = None
+    training: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         _check_symbols(self)
@@ -107,6 +110,7 @@ class ScaffoldBPE:
         _check_merges(self)
         _check_demolished_as_merged(self)
         _check_raw_splits(self)
+        _check_training(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return {part.name: getattr(self, part.name) for part in fields(self)}
@@ -297,6 +301,23 @@ class ScaffoldBPE:
         object.__setattr__(measured, "raw_agreement", self.agreement(counts))
         return measured
 
+    def with_sources(self, names: Iterable[str | os.PathLike[str]]) -> ScaffoldBPE:
+        """This artifact with the names of its training text's files in `training`, without their folders.
+
+        The names go wherever the tokenizer goes: into its scaffold.json and its model card.
+
+        Example:
+            >>> import hf_scaffold as hs
+            >>> bpe = hs.train(hs.PreTokenCounts.from_mapping({"hug": 10}), vocab_size=257)
+            >>> bpe.with_sources(["/home/me/hugs.txt"]).training["sources"]
+            ['hugs.txt']
+        """
+        named = copy.copy(self)
+        sources = [os.fsencode(Path(name).name).decode(errors="replace") for name in names]
+        training = {**(self.training or {}), "sources": sources}
+        object.__setattr__(named, "training", training)
+        return named
+
     # ---- use in transformers
 
     def to_tokenizer(self, **kwargs: Any) -> ScaffoldTokenizerFast:
@@ -328,6 +349,7 @@ class ScaffoldBPE:
             "merges": [list(pair) for pair in self.merges],
             "demolish": {token: list(parts) for token, parts in self.demolish_map.items()},
             "raw_agreement": self.raw_agreement,
+            "training": self.training,
         }
         return ScaffoldTokenizerFast(tokenizer_object=backend, scaffold=scaffold, **kwargs)
 
@@ -348,6 +370,7 @@ class ScaffoldBPE:
             "pretokenizer": json.loads(self.pretokenizer.to_json()),
             "raw_agreement": self.raw_agreement,
             "stop_reason": self.stop_reason,
+            "training": self.training,
             "demolish": self.demolish_map,
             "raw_splits": self.raw_splits,
         }
@@ -391,6 +414,7 @@ class ScaffoldBPE:
                 raw_agreement=demolish["raw_agreement"],
                 stop_reason=demolish["stop_reason"],
                 **{name: demolish[name] for name in CHARACTER_SETTINGS if name in demolish},
+                training=demolish.get("training"),  # files of older releases have none
             )
         except KeyError as error:
             raise ArtifactError(f"{folder / DEMOLISH_FILE}: the entry {error} is missing") from None
@@ -572,6 +596,11 @@ def _check_raw_splits(bpe: ScaffoldBPE) -> None:
                 raise ArtifactError(f"raw_splits: {part!r}, in the split of {token!r}, is not a normal token")
     if bpe.raw_agreement is not None and not 0 <= bpe.raw_agreement <= 1:
         raise ArtifactError(f"raw_agreement: {bpe.raw_agreement} is not a share between 0 and 1")
+
+
+def _check_training(bpe: ScaffoldBPE) -> None:
+    if bpe.training is not None and not isinstance(bpe.training, Mapping):
+        raise ArtifactError(f"training: must be a JSON object or null, not {type(bpe.training).__name__}")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

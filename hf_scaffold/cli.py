@@ -299,6 +299,7 @@ def train(
             scaffold=not plain,
             progress=progress,
         )
+    bpe = bpe.with_sources(corpus)
     workflow.save_tokenizer(bpe, output, **roles)
     views.show_training(bpe, counts, output, time.perf_counter() - start)
 

@@ -32,6 +32,7 @@ __all__ = [
     "describe_source",
     "import_extra",
     "iter_documents",
+    "source_names",
 ]
 
 Source: TypeAlias = str | os.PathLike[str] | Iterable[Any]
@@ -105,6 +106,20 @@ def describe_source(source: Source) -> str:
         return repr(os.fspath(source))
     name = type(source).__name__
     return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+def source_names(source: Source) -> list[str]:
+    """The paths and patterns in a source, as given; none where it has no names, such as texts in memory.
+
+    Example:
+        >>> source_names("books/*.txt"), source_names([Path("a.txt")]), source_names(["a text"])
+        (['books/*.txt'], ['a.txt'], [])
+    """
+    if isinstance(source, str | os.PathLike):
+        return [os.fspath(source)]
+    if not isinstance(source, list | tuple):
+        return []
+    return [os.fspath(path) for path in source if isinstance(path, os.PathLike)]
 
 
 def import_extra(module: str, extra: str) -> Any:

@@ -90,7 +90,8 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     Args:
         tokenizer_object: Plain BPE over the public vocabulary; or tokenizer_file, the path of its JSON.
         scaffold: `{"version": 1, "merges": [[left, right], …], "demolish": {scaffold token: [tokens]},
-            "raw_agreement": share or None}`, merges in rank order; or scaffold_file, the path of its JSON.
+            "raw_agreement": share or None, "training": {…} or None}`, merges in rank order, the last two
+            optional; or scaffold_file, the path of its JSON.
         kwargs: As for `PreTrainedTokenizerFast`: eos_token, pad_token, model_max_length, …
     Raises:
         ValueError: there is no scaffold, or it does not fit the vocabulary; the message names the violation.
@@ -133,7 +134,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
 
     @property
     def scaffold(self) -> dict[str, Any]:
-        """The content of scaffold.json: version, merges, demolish and raw_agreement. A copy."""
+        """The content of scaffold.json: version, merges, demolish, raw_agreement, training. A copy."""
         content: dict[str, Any] = json.loads(self._scaffold_json)
         return content
 
@@ -836,6 +837,9 @@ def violations(scaffold: Any, backend: Tokenizer) -> Iterator[str]:
     agreement = scaffold.get("raw_agreement")
     if agreement is not None and not (isinstance(agreement, (int, float)) and 0 <= agreement <= 1):
         yield f"raw_agreement is {agreement!r}, not a share from 0 to 1"
+    training = scaffold.get("training")
+    if training is not None and not isinstance(training, Mapping):
+        yield f"training must be a JSON object, not {type(training).__name__}"
     vocab = backend.get_vocab(with_added_tokens=False)
     prefix, suffix = backend.model.continuing_subword_prefix or "", backend.model.end_of_word_suffix or ""
     merged = {join(left, right, prefix) for left, right in merges}

@@ -16,7 +16,7 @@ from tokenizers import AddedToken
 from hf_scaffold._trainer import AmbiguousMergeLoop, MergeLoop
 from hf_scaffold.artifact import Pair, ScaffoldBPE, derive_demolish_map, special_tokens_in
 from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE
-from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH
+from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH, source_names
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError, VocabSizeError
 from hf_scaffold.pretokenize import pretokenizer_of
@@ -129,6 +129,13 @@ def train(
         scaffold=scaffold,
     )
     outcome = loop.run(vocab_size, progress and (lambda done: progress(done, vocab_size)))
+    settings = {
+        "vocab_size": vocab_size,
+        "min_frequency": min_frequency,
+        "limit_alphabet": limit_alphabet,
+        "max_token_length": max_token_length,
+        "scaffold": scaffold,
+    }
     bpe = _artifact(
         loop,
         affixes,
@@ -140,6 +147,7 @@ def train(
         continuing_subword_prefix=continuing_subword_prefix or None,
         end_of_word_suffix=end_of_word_suffix or None,
         stop_reason=_stop_reason(outcome, loop, vocab_size, min_frequency),
+        training=_training(counts, settings),
     )
     return bpe.with_raw_agreement(counts)
 
@@ -227,6 +235,8 @@ def train_tokenizer(
         scaffold=scaffold,
         **symbols,
     )
+    if names := source_names(source):
+        bpe = bpe.with_sources(names)
     tokenizer = bpe.to_tokenizer(**kwargs) if shell is None else fill(shell, bpe, **kwargs)
     # An artifact knows the strings of its special tokens only.
     tokenizer.backend_tokenizer.add_special_tokens([t for t in special_tokens if isinstance(t, AddedToken)])
@@ -453,6 +463,17 @@ def _artifact(loop: MergeLoop, affixes: Affixes, **parts: Any) -> ScaffoldBPE:
         raw_splits=_raw_splits(merges, normal, frequency, affixes),
         **parts,
     )
+
+
+def _training(counts: PreTokenCounts, settings: dict[str, Any]) -> dict[str, Any]:
+    """What a model card says of the training text: a function of counts and settings, without a date."""
+    return {
+        "pretokens": counts.total,
+        "distinct_pretokens": len(counts),
+        "bytes": counts.n_bytes,
+        "pretokenizer": counts.pretokenizer.preset,
+        "settings": settings,
+    }
 
 
 def _raw_splits(

@@ -226,6 +226,7 @@ def _artifact_of(tokenizer: "ScaffoldTokenizerFast") -> ScaffoldBPE:
             if first_rules.get(token) != pair
         },
         raw_agreement=scaffold["raw_agreement"],
+        training=scaffold.get("training"),
         **settings,
     )
 

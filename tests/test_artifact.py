@@ -179,6 +179,7 @@ CONTRADICTIONS = {
         "is not a normal token",
     ),
     "an impossible agreement": (lambda b: {"raw_agreement": 1.5}, "not a share between 0 and 1"),
+    "a training that is no object": (lambda b: {"training": ["text"]}, "training: must be a JSON object"),
 }
 
 

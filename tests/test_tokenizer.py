@@ -629,6 +629,7 @@ def demolish(token, pieces):
         (drop("demolish"), "demolish must map"),
         (demolish("zona", "zona"), "demolish must map"),
         (put("raw_agreement", 2), "raw_agreement is 2"),
+        (put("training", "a corpus"), "training must be a JSON object, not str"),
         (lambda s: s["merges"].append(["q", "?q"]), r"merges\[\d+\], \('q', '\?q'\): '\?q' is neither"),
         (lambda s: s["merges"].append(["q", "q"]), r"merges\[\d+\], \('q', 'q'\): 'qq' is neither"),
         (lambda s: s["merges"].append(s["merges"][0]), r"merges\[\d+\], .* is there twice"),
