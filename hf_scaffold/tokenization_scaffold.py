@@ -370,16 +370,66 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
 
         Every file is first written whole into a temporary folder, then all are moved in: a full disk or
         Ctrl-C leaves the old files as they were. The same tokenizer gives the same bytes, also after loading.
+        With push_to_hub=True further arguments are those of `push_to_hub`, which follows.
         """
         save_directory = os.fspath(save_directory)
+        saving: dict[str, Any] = {"legacy_format": legacy_format, "filename_prefix": filename_prefix}
         if save_format is not None:  # unknown to the first releases of transformers 5
-            kwargs["save_format"] = save_format
-        if push_to_hub:
-            kwargs.setdefault("repo_id", Path(save_directory).name)
+            saving["save_format"] = save_format
+        if "save_jinja_files" in kwargs:
+            saving["save_jinja_files"] = kwargs.pop("save_jinja_files")
         os.makedirs(save_directory, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".saving-", dir=save_directory) as folder:
-            saved = super().save_pretrained(folder, legacy_format, filename_prefix, push_to_hub, **kwargs)
-            return move_files(saved, folder, save_directory)
+            saved = super().save_pretrained(folder, **saving, **kwargs)
+            paths = move_files(saved, folder, save_directory)
+        if push_to_hub:
+            self.push_to_hub(kwargs.pop("repo_id", Path(save_directory).name), saving=saving, **kwargs)
+        return paths
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        commit_message: str | None = None,
+        commit_description: str | None = None,
+        private: bool | None = None,
+        token: bool | str | None = None,
+        revision: str | None = None,
+        create_pr: bool = False,
+        max_shard_size: int | str | None = None,
+        tags: list[str] | None = None,
+        saving: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Push as stock does, with a model card that hf_scaffold writes; returns the commit's CommitInfo.
+
+        Where hf_scaffold is not installed no card is written. A README.md that is the owner's own stays.
+
+        Args: As in stock, where max_shard_size means nothing for a tokenizer, either; and
+            saving: Arguments for `save_pretrained`.
+        """
+        from huggingface_hub import create_repo
+
+        card: Any = None
+        try:
+            from hf_scaffold import model_card as card
+        except ImportError as error:
+            if tags:
+                raise ImportError("tags are part of the model card, which needs hf_scaffold") from error
+        repo_id = create_repo(repo_id, private=private, token=token, exist_ok=True).repo_id
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder, **(saving or {}))
+            if card is not None:
+                card.write_card(self, folder, repo_id, revision=revision, token=token, tags=tags)
+            return self._upload_modified_files(
+                folder,
+                repo_id,
+                files_timestamps={},
+                commit_message=commit_message,
+                token=token,
+                create_pr=create_pr,
+                revision=revision,
+                commit_description=commit_description,
+            )
 
     def _save_pretrained(
         self,
