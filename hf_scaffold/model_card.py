@@ -75,9 +75,9 @@ def update_card(old: str | None, card: str, tags: Sequence[str] = ()) -> str:
         card: What `make_card` gave.
         tags: Added to the tags in the metadata, where they aren't among them yet.
     Example:
-        >>> old = f"# Mine\\n{BEGIN}\\nold figures\\n{END}\\nmore of mine\\n"
-        >>> card = f"# Written\\n{BEGIN}\\nnew figures\\n{END}\\n"
-        >>> update_card(old, card) == old.replace("old", "new")
+        >>> old = f"# Mine\\n{BEGIN}\\n10 tokens\\n{END}\\nmore of mine\\n"
+        >>> card = f"# Written\\n{BEGIN}\\n20 tokens\\n{END}\\n"
+        >>> update_card(old, card) == old.replace("10", "20")
         True
         >>> update_card("# Mine alone", card)
         '# Mine alone'
@@ -109,13 +109,11 @@ def make_card(tokenizer: ScaffoldTokenizerFast, repo_id: str) -> str:
         repo_id: The repository's name, for the lines that load the tokenizer.
     Example:
         >>> import hf_scaffold as hs
-        >>> card = make_card(hs.train_tokenizer(["some text"], vocab_size=260), "me/words")
-        >>> print(card[:60])
-        ---
-        library_name: transformers
-        tags:
-        - tokenizer
-        - bpe
+        >>> card = make_card(hs.train_tokenizer(["some text"], vocab_size=258), "me/words")
+        >>> card.splitlines()[:3]
+        ['---', 'library_name: transformers', 'tags:']
+        >>> 'AutoTokenizer.from_pretrained("me/words")' in card
+        True
     """
     scaffold = tokenizer.scaffold
     training = scaffold.get("training") or {}
@@ -205,6 +203,7 @@ _TRAINING = [
     ("pre-tokens", "pretokens"),
     ("distinct pre-tokens", "distinct_pretokens"),
     ("pre-tokenizer", "pretokenizer"),
+    ("merges start from", "alphabet"),
     ("settings", "settings"),
 ]
 

@@ -471,6 +471,7 @@ def _training(counts: PreTokenCounts, settings: dict[str, Any]) -> dict[str, Any
         "pretokens": counts.total,
         "distinct_pretokens": len(counts),
         "bytes": counts.n_bytes,
+        "alphabet": counts.pretokenizer.alphabet,
         "pretokenizer": counts.pretokenizer.preset,
         "settings": settings,
     }

@@ -14,6 +14,7 @@ RECORD = {
     "pretokens": 12,  # each digit is one, and so is the space before them
     "distinct_pretokens": 11,
     "bytes": 39,
+    "alphabet": "bytes",
     "pretokenizer": "gpt2-digits",
     "settings": {
         "vocab_size": 262,
@@ -50,6 +51,8 @@ def test_training_records_counts_and_settings(bpe, counts):
     assert hs.train(counts, 262, min_frequency=1, scaffold=False).training["settings"]["scaffold"] is False
     raw = hs.count(TEXTS, pretokenizer=hs.get_pretokenizer("gpt2").pre_tokenizer)
     assert hs.train(raw, 260).training["pretokenizer"] == "gpt2"
+    of_characters = hs.train(hs.count(TEXTS, alphabet="chars"), 24).training
+    assert (of_characters["alphabet"], of_characters["pretokenizer"]) == ("chars", None)
 
 
 def test_the_record_goes_with_artifact_and_tokenizer(bpe, tmp_path):
