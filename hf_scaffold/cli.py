@@ -376,6 +376,35 @@ def inspect(
 
 
 @app.command()
+def push(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A saved tokenizer.", show_default=False)],
+    repository: Annotated[
+        str, typer.Argument(metavar="USER/NAME", help="Made if there is none.", show_default=False)
+    ],
+    private: Annotated[
+        bool, typer.Option("--private", help="Make a new repository private; an old one stays as it is.")
+    ] = False,
+    revision: Annotated[
+        str | None,
+        typer.Option("--revision", metavar="BRANCH", help="Made if there is none. [default: main]"),
+    ] = None,
+    message: Annotated[
+        str | None, typer.Option("--message", "-m", metavar="TEXT", help="Of the commit.")
+    ] = None,
+) -> None:
+    """Push a tokenizer to the Hub, with a model card.
+
+    Other files in the repository stay, and so does a README.md that hf_scaffold didn't write.
+    """
+    from hf_scaffold import hub, views
+
+    views.show_push(
+        hub.push_folder(folder, repository, private=private or None, revision=revision, message=message),
+        revision,
+    )
+
+
+@app.command()
 def demo(
     output: Annotated[
         Path | None,

@@ -5,6 +5,7 @@ __all__ = [
     "ConfigurationError",
     "CorpusError",
     "CountOverflowError",
+    "HubError",
     "ScaffoldError",
     "VocabSizeError",
 ]
@@ -36,3 +37,7 @@ class ArtifactError(ScaffoldError, ValueError):
 
 class CountOverflowError(ScaffoldError, OverflowError):
     """A count or frequency beyond 2**63 - 1."""
+
+
+class HubError(ScaffoldError, OSError):
+    """The Hub can't be reached, or refuses."""

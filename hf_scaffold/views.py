@@ -2,13 +2,17 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hf_scaffold import demo, terminal
 from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.counts import PreTokenCounts
 from hf_scaffold.inspection import Inspection, bytes_per_token, readable, scaffold_uses
 
-__all__ = ["show_counts", "show_demo", "show_inspection", "show_reload", "show_training"]
+if TYPE_CHECKING:
+    from hf_scaffold.hub import Push
+
+__all__ = ["show_counts", "show_demo", "show_inspection", "show_push", "show_reload", "show_training"]
 
 
 def show_counts(counts: PreTokenCounts, path: Path, seconds: float) -> None:
@@ -58,6 +62,19 @@ def show_inspection(found: Inspection) -> None:
             ["scaffold token", "demolished to", "builds"],
             [(readable(use.token), _tokens(use.demolished), _tokens(use.builds, 5)) for use in found.sample],
         )
+
+
+def show_push(pushed: "Push", revision: str | None) -> None:
+    """After `push`: where it is, and how to load it from there."""
+    name = f'"{pushed.repo_id}"' + (f', revision="{revision}"' if revision else "")
+    terminal.facts(
+        [
+            ("repository", pushed.url),
+            ("commit", pushed.commit_url),
+            ("load with", f"AutoTokenizer.from_pretrained({name})"),
+            ("without hf_scaffold", f"AutoTokenizer.from_pretrained({name}, trust_remote_code=True)"),
+        ]
+    )
 
 
 def show_demo(outcome: demo.Demo) -> None:

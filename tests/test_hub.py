@@ -378,6 +378,91 @@ def add(hub, repo, branch="main", **files):
     found.commit(ref, Commit({**parent.files, **blobs}, "by another client", "", parent.oid))
 
 
+# ---- hf-scaffold push
+
+COMMAND = """
+import contextlib, io, os
+from unittest import mock
+from hf_scaffold import cli
+
+out, err = io.StringIO(), io.StringIO()
+with mock.patch.dict(os.environ, {"HF_TOKEN": token} if token else {}):
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = cli.main(arguments)
+result = [code, out.getvalue(), err.getvalue()]
+"""
+
+
+def command(machine, *arguments, token=ANN):
+    """Exit code, stdout and stderr of `hf-scaffold push`."""
+    return machine.run(COMMAND, arguments=["push", *arguments], token=token)
+
+
+def test_the_command_pushes_what_push_to_hub_does(hub, installed, machines, folder, repo, expected):
+    code, out, err = command(installed, folder, repo)
+    assert (code, err) == (0, "")
+    twin = f"{repo}-2"
+    push(installed, folder, twin)
+    card = hub.repositories[twin].files()["README.md"].decode()
+    assert hub.repositories[repo].files() == {
+        **hub.repositories[twin].files(),
+        "README.md": card.replace(twin, repo).replace(twin[4:], repo[4:]).encode(),
+    }
+    assert hub.repositories[repo].history()[0].title == "Upload tokenizer"
+    assert not hub.repositories[repo].private
+    shown = re.sub(r"\s+", "", out)  # lines are wrapped
+    for text in (f"{hub.url}/{repo}", hub.repositories[repo].history()[0].oid, f'"{repo}"'):
+        assert text in shown
+    for other in machines.values():
+        assert other.ids(repo) == expected
+
+
+def test_options_of_the_command(hub, installed, folder, repo, expected):
+    options = ["--private", "--revision", "draft", "-m", "A first version"]
+    code, out, _ = command(installed, folder, repo, *options)
+    assert code == 0
+    assert hub.repositories[repo].private
+    assert hub.repositories[repo].files().keys() == {".gitattributes"}
+    assert hub.repositories[repo].history("draft")[0].title == "A first version"
+    assert 'revision="draft"' in out
+    assert installed.ids(repo, token=ANN, revision="draft") == expected
+
+
+def test_the_command_says_what_is_wrong_in_one_line(hub, installed, folder, repo, tmp_path):
+    empty = str(tmp_path)
+    for arguments, token, message in [
+        ([folder, "ann/x/y"], ANN, "can't name a repository"),
+        ([f"{empty}/nowhere", repo], ANN, "no such folder"),
+        ([empty, repo], ANN, "there is no scaffold.json"),
+        ([folder, repo], None, "there is no token for the Hub: log in"),
+        (
+            [folder, repo],
+            "nobody's",
+            "(401): Invalid credentials in Authorization header; is the token right?",
+        ),
+        ([folder, repo], BOB, "the token must have write access"),
+    ]:
+        code, out, err = command(installed, *arguments, token=token)
+        assert (code, out) == (2, ""), message
+        assert re.fullmatch(r"hf-scaffold: error: [^\n]+\n", err), err
+        assert message in err
+    assert repo not in hub.repositories
+
+
+def test_the_command_without_a_network(hub, folder, repo, tmp_path):
+    settings = {"HF_ENDPOINT": "http://127.0.0.1:1"}  # where nobody listens
+    process = subprocess.run(
+        [sys.executable, "-P", "-m", "hf_scaffold", "push", folder, repo],
+        env={**clean_environment(), **hub.environment(tmp_path, ANN), **settings},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (process.returncode, process.stdout) == (2, "")
+    assert "can't reach the Hub at http://127.0.0.1:1" in process.stderr
+    assert process.stderr.count("\n") == 1
+
+
 # ---- save_pretrained(..., push_to_hub=True)
 
 
