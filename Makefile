@@ -1,5 +1,6 @@
 # make demo   train on the text the package carries, save, reload, compare
-# make test   the test suite, on the installed package
+# make test   the test suite, on the installed package; without torch it leaves tests/models out, and says so
+# make test-all  the whole suite, with torch
 # make setup  .venv with the package and its test extras
 # make bench  our trainer and its peers on one file (FILE=path; default: the standard library's sources)
 # make lint   ruff and mypy
@@ -11,12 +12,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-lowest setup bench lint debug-test clean
+.PHONY: demo test test-all test-lowest setup bench lint debug-test clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
 
 test: $(VENV)/test-extras
+	$(BIN)/pytest -q -n auto
+
+test-all: $(VENV)/models-extras
 	$(BIN)/pytest -q -n auto
 
 setup: $(VENV)/test-extras
@@ -57,6 +61,10 @@ $(VENV)/installed: $(BIN)/python $(SOURCES)
 
 $(VENV)/test-extras: $(VENV)/installed
 	$(BIN)/pip install -q '.[test]'
+	touch $@
+
+$(VENV)/models-extras: $(VENV)/test-extras
+	$(BIN)/pip install -q '.[models]'
 	touch $@
 
 $(VENV)/lint-extras: $(VENV)/test-extras

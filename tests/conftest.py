@@ -1,6 +1,16 @@
 from importlib.resources import files
+from importlib.util import find_spec
 
 import pytest
+
+MISSING = [name for name in ("torch", "accelerate") if find_spec(name) is None]
+collect_ignore = ["models"] if MISSING else []
+
+
+def pytest_terminal_summary(terminalreporter):
+    if MISSING:
+        missing = " and ".join(MISSING)
+        terminalreporter.write_line(f"tests/models left out: no {missing} (make test-all installs it)")
 
 
 @pytest.fixture(scope="session")

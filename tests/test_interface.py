@@ -548,7 +548,6 @@ ASKED = {
         lambda e: e.convert_to_tensors(),
         lambda e: e.convert_to_tensors("no such kind"),
     ],
-    "to": [lambda e: e.to("cpu")],
     "__getitem__": [
         lambda e: e["input_ids"], lambda e: e[0], lambda e: e[-1], lambda e: e[0:1], lambda e: e[7],
         lambda e: e["labels"], lambda e: e[0].ids + e[0].ids, lambda e: e[0].char_to_token(4),
@@ -575,7 +574,7 @@ def copied(*batches):
 
 
 def test_no_public_name_of_batch_encoding_is_left_out():
-    new = public_names(BatchEncoding) - ASKED.keys()
+    new = public_names(BatchEncoding) - ASKED.keys() - {"to"}  # which needs torch: models/test_tensors.py
     assert not new, f"transformers has names nobody has looked at here: {sorted(new)}"
 
 
