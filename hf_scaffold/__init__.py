@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hf_scaffold.artifact import ScaffoldBPE
     from hf_scaffold.counts import PreTokenCounts, count
     from hf_scaffold.pretokenize import CHARACTER_PRESETS, PRESETS, Pretokenizer, get_pretokenizer
+    from hf_scaffold.shards import ShardIndex, write_shards
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
     from hf_scaffold.trainer import train, train_tokenizer
 
@@ -47,10 +48,12 @@ __all__ = [
     "ScaffoldBPE",
     "ScaffoldError",
     "ScaffoldTokenizerFast",
+    "ShardIndex",
     "count",
     "get_pretokenizer",
     "train",
     "train_tokenizer",
+    "write_shards",
 ]
 
 __version__ = version("hf_scaffold")
@@ -62,10 +65,12 @@ _HOMES = {
     "Pretokenizer": "pretokenize",
     "ScaffoldBPE": "artifact",
     "ScaffoldTokenizerFast": "tokenization_scaffold",
+    "ShardIndex": "shards",
     "count": "counts",
     "get_pretokenizer": "pretokenize",
     "train": "trainer",
     "train_tokenizer": "trainer",
+    "write_shards": "shards",
 }
 
 

@@ -1,6 +1,7 @@
 """The command line: it parses arguments, calls the library and shows the result."""
 
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -305,11 +306,28 @@ def train(
 
 
 class Form(str, Enum):
-    """What `tokenize` writes for each text."""
+    """What `tokenize` writes: a line for each text, or training shards."""
 
     tokens = "tokens"
     ids = "ids"
     jsonl = "jsonl"
+    bin = "bin"
+    npy = "npy"
+    parquet = "parquet"
+    arrow = "arrow"
+
+    @property
+    def is_of_shards(self) -> bool:
+        return self not in (Form.tokens, Form.ids, Form.jsonl)
+
+
+def _number(text: str) -> int:
+    """A whole number, which may end in k, M or G."""
+    match = re.fullmatch(r"(\d+)([kmg]?)", text.lower())
+    if not match:
+        raise typer.BadParameter(f"{text!r} is no number such as 500k, 100M or 1G")
+    units = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+    return int(match[1]) * units[match[2]]
 
 
 @app.command()
@@ -320,10 +338,12 @@ def tokenize(
             "--tokenizer", "-t", metavar="DIR", help="A saved tokenizer: folder or name on the Hub."
         ),
     ],
-    text: Annotated[
-        str | None,
+    inputs: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="TEXT", help="One text. [default: each line of stdin is one]", show_default=False
+            metavar="[TEXT | CORPUS...]",
+            help="One text; for shards, files or glob patterns. [default: each line of stdin is a text]",
+            show_default=False,
         ),
     ] = None,
     file: Annotated[
@@ -332,12 +352,77 @@ def tokenize(
             "--file", "-f", metavar="FILE", help="A file as for `train`; each line of plain text is a text."
         ),
     ] = None,
-    to: Annotated[Form, typer.Option("--to", help="What to write for each text.")] = Form.tokens,
+    to: Annotated[
+        Form,
+        typer.Option(
+            "--to", help="A line of tokens, ids or jsonl for each text; or shards: bin, npy, parquet, arrow."
+        ),
+    ] = Form.tokens,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="The shards' folder.", show_default=False),
+    ] = None,
+    shard_size: Annotated[
+        int,
+        typer.Option(
+            "--shard-size",
+            parser=_number,
+            metavar="TOKENS",
+            help="Tokens from which on a shard is full; k, M and G are 1000, a million, a billion.",
+        ),
+    ] = "100M",  # type: ignore[assignment]  # parsed like any other
+    eos: Annotated[
+        bool | None,
+        typer.Option(
+            "--eos/--no-eos",
+            help="End each document of shards with the EOS token. [default: if there is one]",
+            show_default=False,
+        ),
+    ] = None,
+    lines: Annotated[
+        bool,
+        typer.Option("--lines", help="For shards, each line of plain text is a document, not each file."),
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Start anew, whatever shards are there.")
+    ] = False,
     field: FieldOption = "text",
 ) -> None:
-    """Encode a text, or each text of a file, to a line of tokens, ids or JSON."""
+    """Encode text to lines of tokens, ids or JSON; or a corpus to shards for training.
+
+    Shards come with an index.json of counts and checksums. Run the same command again to go on where one
+    was stopped: finished shards are not done again.
+    """
     from hf_scaffold import workflow
 
+    if to.is_of_shards:
+        if not inputs or file is not None or output is None:
+            raise typer.BadParameter(f"--to {to.value} takes CORPUS and --output")
+        from hf_scaffold import shards, views
+
+        workflow.require_writable(output)
+        loaded = workflow.load_tokenizer(tokenizer)
+        start = time.perf_counter()
+        with terminal.progress_bar("Tokenizing", "bytes") as progress:
+            index = shards.write_shards(
+                inputs,
+                loaded,
+                output,
+                format=to.value,
+                shard_size=shard_size,
+                add_eos=eos,
+                lines=lines,
+                field=field,
+                overwrite=overwrite,
+                progress=progress,
+            )
+        views.show_shards(index, output, time.perf_counter() - start)
+        return
+    if output is not None:
+        raise typer.BadParameter("--output is for shards: --to bin, npy, parquet or arrow")
+    if inputs and len(inputs) > 1:
+        raise typer.BadParameter("give one TEXT in quotes, or --file")
+    text = inputs[0] if inputs else None
     if text is not None and file is not None:
         raise typer.BadParameter("give TEXT or --file, not both")
     if text is None and file is None and sys.stdin.isatty():

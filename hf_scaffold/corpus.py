@@ -55,6 +55,7 @@ def iter_documents(
     field: str = "text",
     cut: Cut | None = None,
     block_size: int = BLOCK_SIZE,
+    mark_ends: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[bytes]:
     """Yield the documents of a corpus as UTF-8 bytes, in the source's order; empty ones are left out.
@@ -78,7 +79,8 @@ def iter_documents(
         field: The field of JSON Lines, or column of Parquet and `datasets`, that holds the text.
         cut: `cut(text)` gives a position p such that text[:p] and whatever follows can be counted
             separately, or 0 where it knows none; text may end inside a character.
-        block_size: Bytes; no result depends on it.
+        block_size: Bytes; but for the blocks' own length, no result depends on it.
+        mark_ends: Yield b"" behind the last block of each document.
         progress: Called now and then as progress(bytes_done, bytes_total): of the files as they lie on disk,
             or of text and None when the source has no known size.
     Raises:
@@ -90,7 +92,7 @@ def iter_documents(
         >>> list(iter_documents(["one", ["two", ""], ["three"]]))
         [b'one', b'two', b'three']
     """
-    reader = _Reader(field, cut, block_size)
+    reader = _Reader(field, cut, block_size, mark_ends)
     documents = reader.open(source)
     return documents if progress is None else _reported(documents, reader, progress)
 
@@ -136,10 +138,11 @@ def import_extra(module: str, extra: str) -> Any:
 class _Reader:
     """Reads one source and knows how far it is."""
 
-    def __init__(self, field: str, cut: Cut | None, block_size: int) -> None:
+    def __init__(self, field: str, cut: Cut | None, block_size: int, mark_ends: bool) -> None:
         self.field = field
         self.cut = cut
         self.block_size = block_size
+        self.ends = [b""] if mark_ends else []
         self.bytes_done = 0
         self.bytes_total: int | None = None
 
@@ -163,7 +166,7 @@ class _Reader:
         first = next(elements, "")
         elements = chain([first], elements)
         if isinstance(first, os.PathLike):
-            return self._read_files(_find_all_files(elements))
+            return self._read_files(find_files(elements))
         if isinstance(first, str) and os.path.isfile(first):
             raise CorpusError(
                 f"the first str of {describe_source(source)}, {first!r}, is the name of a file, but each str "
@@ -208,16 +211,26 @@ class _Reader:
             for document in _json_lines_texts(stream, path, self.field):
                 yield from self._blocks(document)
         elif self.cut is None:
-            yield from _lines(stream, path)
+            for line in _lines(stream, path):
+                yield from self._blocks(line)
         else:
-            yield from _cut_reads(_reads(stream, path, self.block_size), self.cut)
+            yield from self._ended(_cut_reads(_reads(stream, path, self.block_size), self.cut))
 
     def _blocks(self, document: bytes) -> Iterator[bytes]:
         if self.cut is not None and len(document) > self.block_size:
             starts = range(0, len(document), self.block_size)
-            yield from _cut_reads((document[start : start + self.block_size] for start in starts), self.cut)
+            reads = (document[start : start + self.block_size] for start in starts)
+            yield from self._ended(_cut_reads(reads, self.cut))
         elif document:
             yield document
+            yield from self.ends
+
+    def _ended(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        block = b""
+        for block in blocks:
+            yield block
+        if block:
+            yield from self.ends
 
 
 def _reported(documents: Iterator[bytes], reader: _Reader, progress: Progress) -> Iterator[bytes]:
@@ -332,7 +345,12 @@ def _find_files(source: str | os.PathLike[str]) -> list[Path]:
     return paths
 
 
-def _find_all_files(elements: Iterable[Any]) -> list[Path]:
+def find_files(elements: Iterable[Any]) -> list[Path]:
+    """The files that paths and glob patterns mean, in order.
+
+    Raises:
+        CorpusError: one is no path, or matches nothing.
+    """
     paths: list[Path] = []
     for element in elements:
         if not isinstance(element, os.PathLike):

@@ -8,11 +8,20 @@ from hf_scaffold import demo, terminal
 from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.counts import PreTokenCounts
 from hf_scaffold.inspection import Inspection, bytes_per_token, readable, scaffold_uses
+from hf_scaffold.shards import ShardIndex
 
 if TYPE_CHECKING:
     from hf_scaffold.hub import Push
 
-__all__ = ["show_counts", "show_demo", "show_inspection", "show_push", "show_reload", "show_training"]
+__all__ = [
+    "show_counts",
+    "show_demo",
+    "show_inspection",
+    "show_push",
+    "show_reload",
+    "show_shards",
+    "show_training",
+]
 
 
 def show_counts(counts: PreTokenCounts, path: Path, seconds: float) -> None:
@@ -36,6 +45,19 @@ def show_training(bpe: ScaffoldBPE, counts: PreTokenCounts, folder: Path, second
             ("scaffold tokens", _scaffolds(len(bpe.scaffold_tokens), len(bpe.vocab))),
             ("bytes per token", f"{bytes_per_token(bpe, counts):.4f} on the training text"),
             ("raw agreement", _agreement(bpe.raw_agreement)),
+            ("time", f"{seconds:.1f} s"),
+        ]
+    )
+
+
+def show_shards(index: ShardIndex, folder: Path, seconds: float) -> None:
+    """After `tokenize` into shards: their sizes."""
+    terminal.facts(
+        [
+            ("shards", f"{len(index.shards):,} in {folder}"),
+            ("documents", f"{index.n_documents:,}"),
+            ("tokens", f"{index.n_tokens:,}, {index.dtype}"),
+            ("bytes", f"{index.n_bytes:,}"),
             ("time", f"{seconds:.1f} s"),
         ]
     )

@@ -288,6 +288,84 @@ def test_tokenize_more_texts_than_a_batch(shared):
     assert lines == [" ".join(map(str, tokenizer(text)["input_ids"])) for text in texts]
 
 
+# ---- tokenize into shards
+
+
+@pytest.mark.parametrize("form", ["bin", "npy", "parquet", "arrow"])
+def test_shards_are_those_of_the_api(form, shared, tmp_path, succeed):
+    (tmp_path / "rows.jsonl").write_text('{"body": "a row"}\n', encoding="utf-8")
+    screen = succeed(
+        "tokenize", shared / "*.txt", tmp_path / "rows.jsonl", "--field", "body", "-t", shared / "tokenizer",
+        "--to", form, "-o", tmp_path / "deep" / "out", "--shard-size", "2k",
+    )  # fmt: skip
+    tokenizer = hs.ScaffoldTokenizerFast.from_pretrained(shared / "tokenizer")
+    paths = [shared / "text.txt", tmp_path / "rows.jsonl"]
+    index = hs.write_shards(paths, tokenizer, tmp_path / "api", format=form, shard_size=2000, field="body")
+    assert contents(tmp_path / "deep" / "out") == contents(tmp_path / "api")
+    assert len(index.shards) == 2
+    facts = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in screen.splitlines())
+    assert facts["shards"] == f"2 in {tmp_path / 'deep' / 'out'}"
+    assert facts["documents"] == "2"
+    assert facts["tokens"] == f"{index.n_tokens:,}, uint16"
+
+
+def test_shards_of_lines_without_eos(shared, corpus, tmp_path, succeed):
+    arguments = ("tokenize", corpus, "-t", shared / "tokenizer", "--to", "bin", "-o", tmp_path / "out")
+    succeed(*arguments, "--lines", "--no-eos")
+    index = hs.ShardIndex.load(tmp_path / "out")
+    n_lines = len(corpus.read_bytes().splitlines())
+    assert (index.n_documents, index.eos_token_id, index.lines) == (n_lines, None, True)
+    before = (tmp_path / "out" / "shard-00000.bin").stat()
+    succeed(*arguments, "--lines", "--no-eos")
+    assert (tmp_path / "out" / "shard-00000.bin").stat() == before
+
+
+def test_other_shards_are_overwritten_only_when_asked(shared, corpus, tmp_path, succeed, fail):
+    arguments = ("tokenize", corpus, "-t", shared / "tokenizer", "-o", tmp_path / "out", "--to")
+    succeed(*arguments, "bin")
+    before = contents(tmp_path / "out")
+    assert "their format is 'bin', not 'npy'" in fail(*arguments, "npy")
+    assert contents(tmp_path / "out") == before
+    succeed(*arguments, "npy", "--overwrite")
+    assert {path.suffix for path in contents(tmp_path / "out")} == {".json", ".npy"}
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("7", 7), ("20k", 20_000), ("100M", 10**8), ("3G", 3 * 10**9), ("1m", 10**6)]
+)
+def test_shard_size_has_suffixes(text, number, shared, corpus, tmp_path, succeed):
+    succeed(
+        "tokenize", corpus, "-t", shared / "tokenizer", "--to", "npy", "-o", tmp_path / "out",
+        "--shard-size", text,
+    )  # fmt: skip
+    assert hs.ShardIndex.load(tmp_path / "out").shard_size == number
+
+
+BAD_SHARDS = {
+    "no corpus": (["--to", "bin", "-o", "out"], "takes CORPUS and --output"),
+    "no output": (["text.txt", "--to", "bin"], "takes CORPUS and --output"),
+    "a file to print": (["--file", "text.txt", "--to", "npy", "-o", "out"], "takes CORPUS and --output"),
+    "output without shards": (["text.txt", "-o", "out"], "--to bin, npy, parquet or arrow"),
+    "two texts": (["one", "two"], "give one TEXT"),
+    "size no number": (["text.txt", "--to", "bin", "-o", "out", "--shard-size", "1.5M"], "no number such as"),
+    "size of nothing": (["text.txt", "--to", "bin", "-o", "out", "--shard-size", "0"], "at least 1 token"),
+    "missing file": (["missing.txt", "--to", "bin", "-o", "out"], "missing.txt"),
+    "directory": ([".", "--to", "bin", "-o", "out"], "is a directory"),
+    "output is a file": (["text.txt", "--to", "bin", "-o", "text.txt"], "text.txt: Not a directory"),
+    "no EOS token": (["text.txt", "--to", "bin", "-o", "out", "--eos", "-t", "bare"], "no eos_token"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_SHARDS)
+def test_bad_shards(case, shared, corpus, tmp_path, monkeypatch, fail):
+    arguments, expected = BAD_SHARDS[case]
+    monkeypatch.chdir(tmp_path)
+    trained(vocab_size=300)[1].to_tokenizer().save_pretrained("bare")
+    before = contents(tmp_path)
+    assert expected in fail("tokenize", "-t", shared / "tokenizer", *arguments)
+    assert contents(tmp_path) == before
+
+
 # ---- inspect
 
 
@@ -647,6 +725,31 @@ def test_ctrl_c(shared):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err.strip()) == (130, b"hf-scaffold: interrupted")
+
+
+def test_ctrl_c_leaves_whole_shards_to_go_on_from(shared, tmp_path, succeed):
+    folder, name = tmp_path / "out", "text.fifo"
+    os.mkfifo(tmp_path / name)
+    process = subprocess.Popen(
+        [PROGRAM, "tokenize", name, "-t", shared / "tokenizer", "--to", "bin", "-o", folder, "--lines",
+         "--shard-size", "1k"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    text = TEXT.encode() * 700  # more than a batch
+    with contextlib.suppress(BrokenPipeError), open(tmp_path / name, "wb") as stream:
+        stream.write(text)
+        stream.flush()
+        while not (folder / "shard-00001.bin").exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err.strip()) == (130, b"hf-scaffold: interrupted")
+    index = hs.ShardIndex.load(folder)
+    names = {shard.name for shard in index.shards}
+    assert names == {path.name for path in folder.glob("*.bin")}
+    assert not index.complete
+    assert not list(folder.glob(".*"))
 
 
 def test_closed_pipe_is_no_error(shared, tmp_path):

@@ -1,0 +1,270 @@
+"""The files of training shards, format by format."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from hf_scaffold.corpus import import_extra
+from hf_scaffold.errors import CorpusError
+
+__all__ = ["FORMATS", "Part", "Shard", "ShardWriter", "find_shard_files", "open_shard", "sha256"]
+
+COLUMN = "input_ids"
+ROW_GROUP = 1 << 20  # tokens, about, of a Parquet row group or an Arrow batch
+MAX_LENGTH = (1 << 31) - 1  # tokens of a row, or of one of Megatron's sequences: int32 holds no more
+# Megatron's IndexedDataset: magic, version, and its codes of the types; it has int32 where we have uint32.
+MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
+MEGATRON_CODES = {"uint16": 8, "uint32": 4}
+FILE_NAME = re.compile(r"\.?(shard-\d{5,})\.(bin|idx|npy|parquet|arrow)(\.tmp)?")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A finished file. A document lies in one shard whole, its EOS included."""
+
+    name: str
+    n_documents: int
+    n_tokens: int
+    n_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive tokens of a corpus; `ends` are the positions behind the last token of each document."""
+
+    ids: NDArray[Any]
+    ends: NDArray[np.int64]
+
+    def __bool__(self) -> bool:
+        """Whether there is anything: a document may have no token, and a piece of one has no end."""
+        return bool(len(self.ids) or len(self.ends))
+
+    def split(self, room: int) -> tuple[Part, Part, bool]:
+        """The part up to the first end of a document at which `room` tokens or more are used; the rest.
+
+        Where there is no such end, the first has all. The bool says whether there is one.
+        """
+        n = int(np.searchsorted(self.ends, room))
+        if n == len(self.ends):
+            return self, Part(self.ids[:0], self.ends[:0]), False
+        end = self.ends[n]
+        first = Part(self.ids[:end], self.ends[: n + 1])
+        return first, Part(self.ids[end:], self.ends[n + 1 :] - end), True
+
+
+class ShardWriter:
+    """One shard on its way to the disk, under a temporary name until it is finished."""
+
+    suffix = ""
+
+    def __init__(self, folder: Path, stem: str, dtype: str) -> None:
+        self.path = folder / f"{stem}{self.suffix}"
+        self.dtype = np.dtype(dtype).newbyteorder("<")
+        self.n_documents = 0
+        self.n_tokens = 0
+        self.stream: IO[bytes] = open(temporary(self.path), "wb")  # noqa: SIM115  # open from call to call
+        self.begin()
+
+    def add(self, part: Part) -> None:
+        """Write tokens behind those there are."""
+        self.write(Part(part.ids.astype(self.dtype, copy=False), part.ends))
+        self.n_tokens += len(part.ids)
+        self.n_documents += len(part.ends)
+
+    def finish(self) -> Shard:
+        """Write what comes last, and give the file its name."""
+        self.end()
+        publish(self.stream, self.path)
+        return Shard(
+            name=self.path.name,
+            n_documents=self.n_documents,
+            n_tokens=self.n_tokens,
+            n_bytes=self.path.stat().st_size,
+            sha256=sha256(self.path),
+        )
+
+    def discard(self) -> None:
+        """Leave nothing behind of a shard that can't be finished."""
+        self.stream.close()
+        temporary(self.path).unlink(missing_ok=True)
+
+    def begin(self) -> None:
+        """Write what comes first."""
+
+    def write(self, part: Part) -> None:
+        """Write tokens."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Write what comes last."""
+
+
+class BinWriter(ShardWriter):
+    """The ids alone; and beside them, in the `.idx` that Megatron reads, where each document lies."""
+
+    suffix = ".bin"
+
+    def begin(self) -> None:
+        self.ends: list[NDArray[np.int64]] = []
+
+    def write(self, part: Part) -> None:
+        self.stream.write(part.ids.data)
+        self.ends.append(part.ends + self.n_tokens)
+
+    def end(self) -> None:
+        starts = np.concatenate([np.zeros(1, np.int64), *self.ends])
+        # A document too long for one of Megatron's sequences is several.
+        bounds = np.union1d(starts, np.arange(0, starts[-1], MAX_LENGTH))
+        header = struct.pack("<QBQQ", 1, MEGATRON_CODES[self.dtype.name], len(bounds) - 1, len(starts))
+        path = self.path.with_suffix(".idx")
+        with open(temporary(path), "wb") as stream:
+            stream.write(MEGATRON_MAGIC + header)
+            stream.write(np.diff(bounds).astype("<i4").data)
+            stream.write((bounds[:-1] * self.dtype.itemsize).astype("<i8").data)
+            stream.write(np.searchsorted(bounds, starts).astype("<i8").data)
+            publish(stream, path)  # before the .bin: none is without its .idx
+
+    def discard(self) -> None:
+        super().discard()
+        temporary(self.path.with_suffix(".idx")).unlink(missing_ok=True)
+
+
+class NpyWriter(ShardWriter):
+    """One array of all ids."""
+
+    suffix = ".npy"
+
+    def begin(self) -> None:
+        # numpy pads the header so that the number of rows can grow in place.
+        header = {"descr": npy.dtype_to_descr(self.dtype), "fortran_order": False, "shape": (self.n_tokens,)}
+        npy.write_array_header_1_0(self.stream, header)
+
+    def write(self, part: Part) -> None:
+        self.stream.write(part.ids.data)
+
+    def end(self) -> None:
+        self.stream.seek(0)
+        self.begin()
+
+
+class RowWriter(ShardWriter):
+    """A row a document, in groups of rows that depend on the shard's documents alone."""
+
+    def begin(self) -> None:
+        self.pyarrow = import_extra("pyarrow", "parquet")
+        ids = self.pyarrow.list_(self.pyarrow.from_numpy_dtype(self.dtype))
+        self.schema = self.pyarrow.schema([(COLUMN, ids)])
+        self.table = self.open_table()
+        self.waiting: list[Part] = []
+        self.n_waiting = 0
+
+    def open_table(self) -> Any:
+        """A writer of tables into the stream."""
+        raise NotImplementedError
+
+    def write(self, part: Part) -> None:
+        while part:
+            first, part, is_full = part.split(ROW_GROUP - self.n_waiting)
+            self.waiting.append(first)
+            self.n_waiting += len(first.ids)
+            if self.n_waiting > MAX_LENGTH:
+                raise CorpusError(
+                    f"a document has more than {MAX_LENGTH - ROW_GROUP:,} tokens, too long for a row; "
+                    "take its lines as documents, or another format"
+                )
+            if is_full:
+                self.write_group()
+
+    def write_group(self) -> None:
+        starts = np.cumsum([0, *(len(part.ids) for part in self.waiting[:-1])])
+        ends = [part.ends + start for part, start in zip(self.waiting, starts, strict=True)]
+        offsets = np.concatenate([[0], *ends]).astype(np.int32)
+        ids = np.concatenate([part.ids for part in self.waiting])
+        rows = self.pyarrow.ListArray.from_arrays(offsets, ids)
+        self.table.write_table(self.pyarrow.table([rows], schema=self.schema))
+        self.waiting, self.n_waiting = [], 0
+
+    def end(self) -> None:
+        if self.waiting:
+            self.write_group()
+        self.table.close()
+
+    def discard(self) -> None:
+        # pyarrow would close it later, and then write to a closed stream.
+        try:
+            if not self.stream.closed:
+                self.table.close()
+        finally:
+            super().discard()
+
+
+class ParquetWriter(RowWriter):
+    """A Parquet file."""
+
+    suffix = ".parquet"
+
+    def open_table(self) -> Any:
+        return import_extra("pyarrow.parquet", "parquet").ParquetWriter(self.stream, self.schema)
+
+
+class ArrowWriter(RowWriter):
+    """An Arrow stream, as `datasets.Dataset.from_file` reads it."""
+
+    suffix = ".arrow"
+
+    def open_table(self) -> Any:
+        return self.pyarrow.ipc.new_stream(self.stream, self.schema)
+
+
+WRITERS: Mapping[str, Callable[[Path, str, str], ShardWriter]] = {
+    "bin": BinWriter,
+    "npy": NpyWriter,
+    "parquet": ParquetWriter,
+    "arrow": ArrowWriter,
+}
+FORMATS = tuple(WRITERS)
+
+
+def open_shard(folder: Path, number: int, format: str, dtype: str) -> ShardWriter:
+    """A writer for `shard-00000.bin` or the like. To be finished or discarded."""
+    return WRITERS[format](folder, f"shard-{number:05d}", dtype)
+
+
+def find_shard_files(folder: Path) -> Iterator[tuple[Path, str, bool]]:
+    """The files of shards in a folder: path, stem of the shard's name, whether the file is finished."""
+    for path in folder.iterdir():
+        if match := FILE_NAME.fullmatch(path.name):
+            yield path, match[1], not match[3]
+
+
+def sha256(path: Path) -> str:
+    """The digest of a file's bytes, in hex."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while data := stream.read(1 << 20):
+            digest.update(data)
+    return digest.hexdigest()
+
+
+def temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.tmp")
+
+
+def publish(stream: IO[bytes], path: Path) -> None:
+    """Close a complete file and give it its name."""
+    stream.flush()
+    os.fsync(stream.fileno())
+    stream.close()
+    os.replace(temporary(path), path)

@@ -1,0 +1,375 @@
+"""Training shards: a corpus as files of token ids that training programs map into memory, with an index."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hf_scaffold._counter import last_cut
+from hf_scaffold._files import write_files
+from hf_scaffold.corpus import Progress, find_files, import_extra, iter_documents
+from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError
+from hf_scaffold.shard_files import FORMATS, Part, Shard, ShardWriter, find_shard_files, open_shard
+
+if TYPE_CHECKING:
+    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+
+__all__ = ["FORMATS", "INDEX_FILE", "SHARD_SIZE", "ShardIndex", "write_shards"]
+
+INDEX_FILE = "index.json"
+INDEX_VERSION = 1
+SHARD_SIZE = 100_000_000  # tokens
+BATCH_SIZE = 1 << 24  # bytes of text encoded at a time
+CUT_WINDOW = 1 << 14  # bytes at a block's end where a place to cut is looked for
+
+
+@dataclass(frozen=True)
+class ShardIndex:
+    """What a folder of shards holds, and what it was made of: the content of index.json.
+
+    Attributes:
+        format, shard_size, lines, field: As `write_shards` was asked.
+        dtype: Of the ids: "uint16", or "uint32" for a vocabulary of more than 65,536.
+        vocab_size: One more than the largest id the tokenizer can give.
+        eos_token_id: What ends each document; None: nothing does.
+        tokenizer_sha256: Of all that ids depend on.
+        corpus: Name and bytes of each file.
+        shards: Those that are finished, in order: name, n_documents, n_tokens, n_bytes, sha256.
+        complete: Whether these are all.
+    """
+
+    format: str
+    dtype: str
+    vocab_size: int
+    eos_token_id: int | None
+    shard_size: int
+    lines: bool
+    field: str
+    tokenizer_sha256: str
+    corpus: tuple[tuple[str, int], ...]
+    shards: tuple[Shard, ...] = ()
+    complete: bool = False
+
+    @property
+    def n_documents(self) -> int:
+        """Documents in all shards."""
+        return sum(shard.n_documents for shard in self.shards)
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens in all shards, EOS included."""
+        return sum(shard.n_tokens for shard in self.shards)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all shards."""
+        return sum(shard.n_bytes for shard in self.shards)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write index.json: the version, all that this holds, and n_documents and n_tokens of all shards."""
+        totals = {"n_documents": self.n_documents, "n_tokens": self.n_tokens}
+        content = {"version": INDEX_VERSION, **asdict(self), **totals}
+        write_files(folder, {INDEX_FILE: f"{json.dumps(content, ensure_ascii=False, indent=1)}\n".encode()})
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> ShardIndex:
+        """Read the index of a folder of shards.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ArtifactError: it is no index, or one of another version.
+        """
+        path = Path(folder, INDEX_FILE)
+        data = path.read_bytes()
+        try:
+            content = json.loads(data)
+            version = content.pop("version")
+            if version == INDEX_VERSION:
+                del content["n_documents"], content["n_tokens"]
+                shards = tuple(Shard(**shard) for shard in content.pop("shards"))
+                corpus = tuple((name, size) for name, size in content.pop("corpus"))
+                return cls(**content, corpus=corpus, shards=shards)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ArtifactError(f"{path} is no index of shards: {error!r}") from error
+        raise ArtifactError(f"{path} has version {version!r}, not {INDEX_VERSION}; update hf_scaffold")
+
+
+def write_shards(
+    source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    tokenizer: ScaffoldTokenizerFast,
+    folder: str | os.PathLike[str],
+    *,
+    format: str = "bin",
+    shard_size: int = SHARD_SIZE,
+    add_eos: bool | None = None,
+    lines: bool = False,
+    field: str = "text",
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> ShardIndex:
+    """Encode a corpus into shards of token ids, in the corpus' order; go on where an earlier run stopped.
+
+    A shard has whole documents: the next ones until there are shard_size tokens or more. It is first written
+    whole under another name: under its own there is never half of one, and what is finished is not done
+    again. The same corpus, tokenizer and settings give the same bytes, however often the run was stopped.
+
+    Args:
+        source: A file or glob pattern, or several; formats and order as for `count`. A plain-text file is
+            one document. It counts as the same corpus as long as its files' names and sizes are the same.
+        tokenizer: Encodes each document as it would in a call, but of special tokens only EOS is added.
+        folder: Made if needed; gets `shard-00000.bin`, `shard-00001.bin`, … and `index.json`.
+        format: "bin": the ids alone, little-endian, for np.memmap; beside it an `.idx` that Megatron reads.
+            "npy": an array, for np.load(mmap_mode="r"). "parquet", "arrow": a row a document, `input_ids`.
+            The ids are uint16 up to a vocabulary of 65,536, else uint32.
+        shard_size: Tokens from which on a shard is full.
+        add_eos: End each document with the EOS token. None: if the tokenizer has one.
+        lines: Each line of plain text is a document, with its line end.
+        field: As for `count`.
+        overwrite: Start anew, whatever shards are there.
+        progress: As for `count`; called from another thread.
+    Returns:
+        The index, complete.
+    Raises:
+        ConfigurationError: an unknown format, no EOS token, or the folder holds other shards: the message
+            says what differs.
+        CorpusError: the corpus is empty, or can't be read. Finished shards stay.
+        ArtifactError: the folder's index can't be read.
+    Cost: memory for some 50 MB of text, the longest document where the pre-tokenizer is no preset, and for
+        rows the longest document's ids. One batch is encoded, on all cores, while another is written.
+    Example:
+        >>> import hf_scaffold as hs, tempfile
+        >>> tokenizer = hs.train_tokenizer(["the cat sat"], 258, special_tokens=["</s>"], eos_token="</s>")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "text.txt").write_text("the cat")
+        ...     index = write_shards(Path(folder, "text.txt"), tokenizer, folder)
+        ...     tokenizer.decode(np.memmap(Path(folder, index.shards[0].name), np.uint16, "r"))
+        'the cat</s>'
+    """
+    paths = [Path(source)] if isinstance(source, str | os.PathLike) else [Path(path) for path in source]
+    folder = Path(folder)
+    cut = None if lines else _cut_for(tokenizer)
+    blocks = iter_documents(
+        paths[0] if len(paths) == 1 else paths, field=field, cut=cut, mark_ends=True, progress=progress
+    )
+    index = _plan(paths, tokenizer, format, shard_size, add_eos, lines, field)
+    if not overwrite:
+        index = _resume(index, folder)
+    if index.complete:
+        return index
+    folder.mkdir(parents=True, exist_ok=True)
+    index.save(folder)
+    _remove_others(folder, index.shards)
+    _skip(blocks, index.n_documents)
+    with closing(_write(_ahead(_encode(blocks, tokenizer, index.eos_token_id)), index, folder)) as shards:
+        for shard in shards:
+            index = replace(index, shards=(*index.shards, shard))
+            index.save(folder)
+    if not index.shards:
+        raise CorpusError(f"there is nothing to encode in {', '.join(map(str, paths))}")
+    index = replace(index, complete=True)
+    index.save(folder)
+    return index
+
+
+# ---- the plan, and what of it is done
+
+
+def _plan(
+    paths: Sequence[Path],
+    tokenizer: ScaffoldTokenizerFast,
+    format: str,
+    shard_size: int,
+    add_eos: bool | None,
+    lines: bool,
+    field: str,
+) -> ShardIndex:
+    if format not in FORMATS:
+        raise ConfigurationError(f"unknown format {format!r}; choose {', '.join(FORMATS)}")
+    if format in ("parquet", "arrow"):
+        import_extra("pyarrow.parquet", "parquet")
+    if shard_size < 1:
+        raise ConfigurationError(f"shard_size is {shard_size}; it must be at least 1 token")
+    if add_eos and tokenizer.eos_token_id is None:
+        raise ConfigurationError("the tokenizer has no eos_token to end documents with; set one, or add none")
+    # Ids of added tokens may have gaps before them.
+    vocab_size = max(tokenizer.get_vocab().values()) + 1
+    return ShardIndex(
+        format=format,
+        dtype="uint16" if vocab_size <= 1 << 16 else "uint32",
+        vocab_size=vocab_size,
+        eos_token_id=None if add_eos is False else tokenizer.eos_token_id,
+        shard_size=shard_size,
+        lines=lines,
+        field=field,
+        tokenizer_sha256=_fingerprint(tokenizer),
+        corpus=tuple((path.name, path.stat().st_size) for path in find_files(paths)),
+    )
+
+
+def _fingerprint(tokenizer: ScaffoldTokenizerFast) -> str:
+    parts = (
+        tokenizer.backend_tokenizer.to_str(),
+        json.dumps({**tokenizer.scaffold, "raw_agreement": None}, sort_keys=True),
+        json.dumps(bool(tokenizer.split_special_tokens)),
+    )
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _resume(plan: ShardIndex, folder: Path) -> ShardIndex:
+    """The plan with the shards that an earlier run of it finished; refuses to touch other ones."""
+    try:
+        found = ShardIndex.load(folder)
+    except FileNotFoundError:
+        if folder.is_dir() and any(is_finished for _, _, is_finished in find_shard_files(folder)):
+            raise ConfigurationError(
+                f"{folder} holds shards, but no {INDEX_FILE}; choose another folder, or overwrite"
+            ) from None
+        return plan
+    if not found.shards:
+        return plan
+    for name, wanted in vars(plan).items():
+        was = getattr(found, name)
+        if name not in ("shards", "complete") and was != wanted:
+            raise ConfigurationError(
+                f"{folder} holds other shards: their {name} is {_shortened(was)}, not {_shortened(wanted)}; "
+                "choose another folder, or overwrite"
+            )
+    are_whole = [_is_whole(folder / shard.name, shard) for shard in found.shards]
+    if all(are_whole):
+        return found
+    return replace(found, shards=found.shards[: are_whole.index(False)], complete=False)
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def _is_whole(path: Path, shard: Shard) -> bool:
+    return path.is_file() and path.stat().st_size == shard.n_bytes
+
+
+def _remove_others(folder: Path, shards: Sequence[Shard]) -> None:
+    """Remove what a run left that was stopped or is overwritten."""
+    kept = {Path(shard.name).stem for shard in shards}
+    for path, stem, is_finished in list(find_shard_files(folder)):
+        if stem not in kept or not is_finished:
+            path.unlink()
+
+
+# ---- text to ids
+
+
+def _cut_for(tokenizer: ScaffoldTokenizerFast) -> Callable[[bytes], int]:
+    """Where a document can be cut without changing an id, as `iter_documents` asks."""
+    from hf_scaffold.native import NotNativeError, preset_of
+
+    added = tokenizer.added_tokens_decoder.values()
+    cross_white_space = any(t.lstrip or t.rstrip or len(t.content.split()) != 1 for t in added)
+    try:
+        preset = preset_of(tokenizer.backend_tokenizer)
+    except NotNativeError:
+        preset = None
+    if preset is None or cross_white_space:
+        return lambda text: 0
+    return lambda text: _last_cut_at_white_space(text, preset)
+
+
+def _last_cut_at_white_space(text: bytes, preset: str) -> int:
+    """A cut of the preset's before white space: there it is in no added token either.
+
+    Example:
+        >>> last_cut(b"one <|end", "gpt2"), _last_cut_at_white_space(b"one <|end", "gpt2")
+        (6, 3)
+    """
+    position = len(text)
+    least = max(position - CUT_WINDOW, 1)
+    while (position := max(text.rfind(space, least, position) for space in (b" ", b"\n"))) > 0:
+        start = max(position - 4, 0)  # a character before is enough
+        if last_cut(text[start : position + 1], preset) == position - start:
+            return position
+    return 0
+
+
+def _skip(blocks: Iterator[bytes], n_documents: int) -> None:
+    for _ in range(n_documents):
+        while block := next(blocks, None):
+            pass
+        if block is None:
+            raise CorpusError(
+                "the corpus has fewer documents than the shards of it: it was changed; overwrite"
+            )
+
+
+def _encode(
+    blocks: Iterator[bytes], tokenizer: ScaffoldTokenizerFast, eos_token_id: int | None
+) -> Iterator[Part]:
+    for batch in _batches(blocks):
+        is_end = np.array([not block for block in batch])
+        ids, offsets = tokenizer.encode_batch_to_arrays(
+            [block.decode() for block in batch if block], add_special_tokens=False
+        )
+        ends = offsets[np.cumsum(~is_end)[is_end]]
+        if eos_token_id is not None:
+            ids = np.insert(ids, ends, eos_token_id)
+            ends = ends + np.arange(1, len(ends) + 1)
+        yield Part(ids, ends)
+
+
+def _batches(blocks: Iterator[bytes]) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    size = 0
+    for block in blocks:
+        batch.append(block)
+        size += len(block)
+        if size >= BATCH_SIZE:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _ahead(parts: Iterator[Part]) -> Iterator[Part]:
+    """The same, with the next one made in another thread while one is used."""
+    with ThreadPoolExecutor(1) as executor:
+        coming = executor.submit(next, parts, None)
+        while (part := coming.result()) is not None:
+            coming = executor.submit(next, parts, None)
+            yield part
+
+
+# ---- ids to files
+
+
+def _write(parts: Iterable[Part], index: ShardIndex, folder: Path) -> Generator[Shard, None, None]:
+    """Fill shard after shard; each is yielded once it stands under its name."""
+    number = len(index.shards)
+    writer: ShardWriter | None = None
+    try:
+        for part in parts:
+            rest = part
+            while rest:
+                if writer is None:
+                    writer = open_shard(folder, number, index.format, index.dtype)
+                first, rest, is_full = rest.split(index.shard_size - writer.n_tokens)
+                writer.add(first)
+                if is_full:
+                    shard = writer.finish()
+                    number, writer = number + 1, None
+                    yield shard
+        if writer is not None:
+            shard = writer.finish()
+            writer = None
+            yield shard
+    finally:
+        if writer is not None:
+            writer.discard()
