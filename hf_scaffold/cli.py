@@ -341,7 +341,7 @@ def tokenize(
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TEXT | CORPUS...]",
+            metavar="TEXT|CORPUS",
             help="One text; for shards, files or glob patterns. [default: each line of stdin is a text]",
             show_default=False,
         ),
