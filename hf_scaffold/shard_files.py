@@ -216,7 +216,8 @@ class ParquetWriter(RowWriter):
     suffix = ".parquet"
 
     def open_table(self) -> Any:
-        return import_extra("pyarrow.parquet", "parquet").ParquetWriter(self.stream, self.schema)
+        parquet = import_extra("pyarrow.parquet", "parquet")
+        return parquet.ParquetWriter(self.stream, self.schema, compression="zstd")
 
 
 class ArrowWriter(RowWriter):
