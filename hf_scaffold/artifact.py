@@ -208,6 +208,11 @@ class ScaffoldBPE:
         return self._pretoken_encoder(self.merges, demolished, {}, self.vocab)
 
     @cached_property
+    def expanded_encoder(self) -> PretokenEncoder:
+        """The first step alone, over arrays of pre-tokens: the ids in `vocab`, scaffold tokens included."""
+        return self._pretoken_encoder(self.merges, {}, {}, self.vocab)
+
+    @cached_property
     def raw_encoder(self) -> PretokenEncoder:
         """The encoder that a plain BPE engine makes of `raw_model`, over arrays of pre-tokens."""
         wholes: dict[bytes, int] = {}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARTIFACT_FOLDER",
+    "artifact_of",
     "folder_or_temporary",
     "format_line",
     "load_artifact",
@@ -173,7 +174,7 @@ def load_artifact(source: str) -> ScaffoldBPE:
     """
     if Path(source, DEMOLISH_FILE).is_file():
         return ScaffoldBPE.load(source)
-    return _artifact_of(load_tokenizer(source))
+    return artifact_of(load_tokenizer(source))
 
 
 def load_tokenizer(source: str) -> "ScaffoldTokenizerFast":
@@ -197,7 +198,7 @@ def _means_a_folder(source: str) -> bool:
     return path.is_absolute() or source.startswith((".", "~")) or len(path.parts) > 2
 
 
-def _artifact_of(tokenizer: "ScaffoldTokenizerFast") -> ScaffoldBPE:
+def artifact_of(tokenizer: "ScaffoldTokenizerFast") -> ScaffoldBPE:
     """The artifact that a tokenizer was made of, with everything but its stop_reason."""
     backend, scaffold = tokenizer.backend_tokenizer, tokenizer.scaffold
     model = json.loads(backend.to_str())["model"]
