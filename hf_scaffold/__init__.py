@@ -30,7 +30,9 @@ from hf_scaffold.errors import (
 
 if TYPE_CHECKING:
     from hf_scaffold.artifact import ScaffoldBPE
+    from hf_scaffold.comparison import Standalone, VocabularyChange, compare, standalone_share
     from hf_scaffold.counts import PreTokenCounts, count
+    from hf_scaffold.evaluation import Evaluation, EvaluationText, evaluate
     from hf_scaffold.pretokenize import CHARACTER_PRESETS, PRESETS, Pretokenizer, get_pretokenizer
     from hf_scaffold.shards import ShardIndex, write_shards
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
@@ -43,14 +45,21 @@ __all__ = [
     "ConfigurationError",
     "CorpusError",
     "CountOverflowError",
+    "Evaluation",
+    "EvaluationText",
     "PreTokenCounts",
     "Pretokenizer",
     "ScaffoldBPE",
     "ScaffoldError",
     "ScaffoldTokenizerFast",
     "ShardIndex",
+    "Standalone",
+    "VocabularyChange",
+    "compare",
     "count",
+    "evaluate",
     "get_pretokenizer",
+    "standalone_share",
     "train",
     "train_tokenizer",
     "write_shards",
@@ -61,13 +70,20 @@ __version__ = version("hf_scaffold")
 _HOMES = {
     "CHARACTER_PRESETS": "pretokenize",
     "PRESETS": "pretokenize",
+    "Evaluation": "evaluation",
+    "EvaluationText": "evaluation",
     "PreTokenCounts": "counts",
     "Pretokenizer": "pretokenize",
     "ScaffoldBPE": "artifact",
     "ScaffoldTokenizerFast": "tokenization_scaffold",
     "ShardIndex": "shards",
+    "Standalone": "comparison",
+    "VocabularyChange": "comparison",
+    "compare": "comparison",
     "count": "counts",
+    "evaluate": "evaluation",
     "get_pretokenizer": "pretokenize",
+    "standalone_share": "comparison",
     "train": "trainer",
     "train_tokenizer": "trainer",
     "write_shards": "shards",

@@ -1,0 +1,201 @@
+"""What Scaffold-BPE changes: which tokens leave the vocabulary and which come in, and which stand alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hf_scaffold.artifact import ScaffoldBPE
+from hf_scaffold.byte_level import symbols_to_bytes
+from hf_scaffold.corpus import Source
+from hf_scaffold.counts import PreTokenCounts
+from hf_scaffold.encoders import ArtifactEncoder, encoder_of, weighted
+from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.evaluation import Evaluation, EvaluationText, evaluate
+
+__all__ = ["Standalone", "VocabularyChange", "compare", "standalone_share"]
+
+Frequencies = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class VocabularyChange:
+    """The tokens that leave a vocabulary and those that come in for them, with how often they occur.
+
+    Args:
+        left: Tokens of the first vocabulary alone, the most frequent first.
+        came: Tokens of the second vocabulary alone, the most frequent first.
+        left_frequencies: Occurrences of each of `left` in the text as the first tokenizer encodes it.
+        came_frequencies: Occurrences of each of `came` in the text as the second one does.
+    """
+
+    left: tuple[str, ...]
+    came: tuple[str, ...]
+    left_frequencies: Frequencies
+    came_frequencies: Frequencies
+
+    @property
+    def mean_left(self) -> float:
+        """Mean occurrences of the tokens that left; 0 if none did."""
+        return _mean(self.left_frequencies)
+
+    @property
+    def mean_came(self) -> float:
+        """Mean occurrences of the tokens that came in; 0 if none did."""
+        return _mean(self.came_frequencies)
+
+    @property
+    def gain(self) -> float | None:
+        """How much more frequent what came in is: mean_came / mean_left - 1; None where nothing to gain on.
+
+        Source: Lian et al. 2024, Figure 5: 0.7640, 0.6858 and 0.5899 at 32K, 64K and 128K on the Pile.
+        """
+        return self.mean_came / self.mean_left - 1 if self.mean_left else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All facts as what JSON can hold: `left` and `came` as token to frequency."""
+        return {
+            "mean_left": self.mean_left,
+            "mean_came": self.mean_came,
+            "gain": self.gain,
+            "left": dict(zip(self.left, self.left_frequencies.tolist(), strict=True)),
+            "came": dict(zip(self.came, self.came_frequencies.tolist(), strict=True)),
+        }
+
+
+def compare(
+    plain: Any, scaffold: Any, text: Source | EvaluationText | PreTokenCounts | None = None
+) -> VocabularyChange:
+    """What leaves the vocabulary of one tokenizer, and what comes in, in another of the same spelling.
+
+    Args:
+        plain, scaffold: An `Evaluation` each, on the same text; or what `evaluate` takes, with `text`.
+        text: As for `evaluate`; not needed for evaluations.
+    Raises:
+        ConfigurationError: evaluations are of texts of different sizes, or a text is missing.
+    Example:
+        >>> import hf_scaffold as hs
+        >>> counts = hs.PreTokenCounts.from_mapping({b"hug": 10, b"pug": 5, b"hugs": 5, b"on": 7})
+        >>> plain = hs.train(counts, vocab_size=258, scaffold=False)
+        >>> change = compare(plain, hs.train(counts, vocab_size=258), counts)
+        >>> change.left, change.mean_left, change.came, change.mean_came
+        (('ug',), 5.0, ('on',), 7.0)
+        >>> round(change.gain, 6)
+        0.4
+    """
+    first, second = (_as_evaluation(tokenizer, text) for tokenizer in (plain, scaffold))
+    if first.n_bytes != second.n_bytes:
+        raise ConfigurationError(
+            f"{first.name} was evaluated on {first.n_bytes} bytes, {second.name} on {second.n_bytes}; "
+            "evaluate both on the same text"
+        )
+    left, left_frequencies = _only_in(first, second)
+    came, came_frequencies = _only_in(second, first)
+    return VocabularyChange(left, came, left_frequencies, came_frequencies)
+
+
+def _as_evaluation(tokenizer: Any, text: Source | EvaluationText | PreTokenCounts | None) -> Evaluation:
+    if isinstance(tokenizer, Evaluation):
+        return tokenizer
+    if text is None:
+        raise ConfigurationError("to compare tokenizers, rather than their evaluations, give a text")
+    return evaluate(tokenizer, text)
+
+
+def _only_in(evaluation: Evaluation, other: Evaluation) -> tuple[tuple[str, ...], Frequencies]:
+    others = set(other.tokens)
+    ids = np.array([i for i, token in enumerate(evaluation.tokens) if token not in others], np.int64)
+    ids = ids[np.argsort(-evaluation.token_frequencies[ids], kind="stable")]
+    return tuple(evaluation.tokens[i] for i in ids.tolist()), evaluation.token_frequencies[ids]
+
+
+def _mean(frequencies: Frequencies) -> float:
+    total: int = sum(frequencies.tolist())
+    return total / max(1, len(frequencies))
+
+
+@dataclass(frozen=True)
+class Standalone:
+    """How often a token's bytes occur in a text, and how often they are a token of their own.
+
+    Args:
+        token: As the vocabulary spells it.
+        alone: Occurrences as a token.
+        occurrences: Places inside pre-tokens where its bytes stand; they may overlap.
+    """
+
+    token: str
+    alone: int
+    occurrences: int
+
+    @property
+    def share(self) -> float:
+        """alone / occurrences; 0 if there are none. Low for a token that only helps to build others."""
+        return self.alone / self.occurrences if self.occurrences else 0.0
+
+
+def standalone_share(tokenizer: Any, counts: PreTokenCounts, tokens: Iterable[str]) -> list[Standalone]:
+    """For each token, in which share of its bytes' occurrences it is a token of its own.
+
+    A scaffold token never leaves the encoder; it is alone where the first step of encoding leaves it and
+    demolishing replaces it. So what a plain BPE shows of "zona", Scaffold-BPE shows as well.
+
+    Args:
+        tokenizer: A `ScaffoldBPE`, plain or not, or a `ScaffoldTokenizerFast`.
+        counts: Of the text, cut as the tokenizer cuts it.
+        tokens: Normal or scaffold tokens, as the vocabulary spells them.
+    Returns:
+        One row a token, in the order given.
+    Raises:
+        ConfigurationError: a token is not in the vocabulary or a special one, or the counts were cut
+            otherwise.
+    Cost: a few milliseconds a token at 200,000 distinct pre-tokens.
+    Example:
+        >>> import hf_scaffold as hs
+        >>> counts = hs.PreTokenCounts.from_mapping({b"hug": 10, b"pug": 5, b"hugs": 5})
+        >>> bpe = hs.train(counts, vocab_size=258)
+        >>> [row] = standalone_share(bpe, counts, ["ug"])
+        >>> row.alone, row.occurrences, row.share
+        (5, 20, 0.25)
+
+    Source: Lian et al. 2024, Figure 1: of "zona", which stands in "Arizona", against "ing".
+    """
+    encoder = encoder_of(tokenizer, None)
+    if not isinstance(encoder, ArtifactEncoder):
+        raise ConfigurationError(f"{encoder.name} is no Scaffold-BPE tokenizer; train(scaffold=False) is one")
+    if not encoder.cuts_as(counts.pretokenizer):
+        raise ConfigurationError(f"{encoder.name} does not cut text as these counts: {counts.pretokenizer}")
+    bpe = encoder.bpe
+    tokens = list(tokens)
+    for token in tokens:
+        if token not in bpe.vocab or token in bpe.fixed_tokens:
+            raise ConfigurationError(f"{token!r} is not a token that text is encoded to")
+    alone = weighted(*bpe.encoder.encode(counts.data, counts.offsets), counts, len(bpe.vocab))
+    first_step = weighted(*bpe.expanded_encoder.encode(counts.data, counts.offsets), counts, len(bpe.vocab))
+    alone[bpe.vocab_size :] = first_step[bpe.vocab_size :]
+    return [Standalone(token, int(alone[bpe.vocab[token]]), _places(token, bpe, counts)) for token in tokens]
+
+
+def _places(token: str, bpe: ScaffoldBPE, counts: PreTokenCounts) -> int:
+    """The places inside pre-tokens where a token's bytes stand, as its affixes demand."""
+    prefix, suffix = bpe.affixes.prefix, bpe.affixes.suffix
+    continues = bool(prefix) and token.startswith(prefix)
+    ends = bool(suffix) and token.endswith(suffix)
+    bare = token[len(prefix) if continues else 0 : len(token) - (len(suffix) if ends else 0)]
+    needle = bare.encode() if bpe.by_character else symbols_to_bytes(bare)
+    data = np.frombuffer(counts.data, np.uint8)
+    starts = np.arange(len(data) - len(needle) + 1)
+    for i, byte in enumerate(needle):
+        starts = starts[data[starts + i] == byte]
+    rows = np.searchsorted(counts.offsets, starts, side="right") - 1
+    begins, stops = counts.offsets[rows], counts.offsets[rows + 1]
+    fits = starts + len(needle) <= stops
+    if prefix:
+        fits &= (starts > begins) == continues
+    if suffix:
+        fits &= (starts + len(needle) == stops) == ends
+    return sum(counts.counts[rows[fits]].tolist())

@@ -1,0 +1,211 @@
+"""How any tokenizer encodes a text: by its distinct pre-tokens where it can, else the text itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from hf_scaffold.artifact import ScaffoldBPE
+from hf_scaffold.byte_level import bytes_to_symbols
+from hf_scaffold.counts import PreTokenCounts
+from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.pretokenize import Pretokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+__all__ = ["ArtifactEncoder", "Encoder", "encoder_of", "occurrences", "tokens_by_id", "weighted"]
+
+EncodeTexts = Callable[[list[str]], Iterable[Sequence[int]]]
+Frequencies = NDArray[np.int64]
+
+_BATCH_SIZE = 1 << 22  # characters; enough for the threads of a backend
+
+
+class Encoder:
+    """A tokenizer that encodes texts, and does not say how it cuts them."""
+
+    def __init__(self, name: str, tokens: Sequence[str], encode_texts: EncodeTexts) -> None:
+        self.name = name
+        self.tokens = tuple(tokens)
+        self.encode_texts = encode_texts
+
+    def named_tokens(self, n_ids: int) -> tuple[str, ...]:
+        """The vocabulary, of at least so many tokens."""
+        if self.tokens and n_ids > len(self.tokens):
+            raise ConfigurationError(
+                f"{self.name} gave the id {n_ids - 1}, but its vocabulary has {len(self.tokens)} tokens"
+            )
+        return self.tokens or tuple(map(str, range(n_ids)))
+
+    def cuts_as(self, pretokenizer: Pretokenizer) -> bool:
+        """Whether it encodes for themselves the pre-tokens that this makes."""
+        return False
+
+    def pretokenizer_for(self, is_counted: Callable[[Pretokenizer], bool]) -> Pretokenizer | None:
+        """What to count a text by; None where it is quicker to encode it, or the only way.
+
+        Args:
+            is_counted: Tells whether the counts are at hand.
+        """
+        return None
+
+    def encode_pretokens(self, counts: PreTokenCounts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Ids of all pre-tokens one after another, and where those of each begin and end."""
+        raise NotImplementedError
+
+    def raw_agreement(self, counts: PreTokenCounts) -> float | None:
+        return None
+
+
+class ArtifactEncoder(Encoder):
+    """Native, over distinct pre-tokens."""
+
+    def __init__(self, name: str, tokens: Sequence[str], bpe: ScaffoldBPE) -> None:
+        self.name, self.tokens, self.bpe = name, tuple(tokens), bpe
+
+    def cuts_as(self, pretokenizer: Pretokenizer) -> bool:
+        return pretokenizer == self.bpe.pretokenizer
+
+    def pretokenizer_for(self, is_counted: Callable[[Pretokenizer], bool]) -> Pretokenizer:
+        return self.bpe.pretokenizer
+
+    def encode_pretokens(self, counts: PreTokenCounts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        return self.bpe.encoder.encode(counts.data, counts.offsets)
+
+    def raw_agreement(self, counts: PreTokenCounts) -> float:
+        return self.bpe.agreement(counts)
+
+
+class BackendEncoder(Encoder):
+    """A `tokenizers.Tokenizer`: its model sees one pre-token at a time, whatever the model."""
+
+    def __init__(self, name: str, backend: Tokenizer) -> None:
+        from hf_scaffold.tokenization_scaffold import with_model
+
+        unlimited = with_model(backend.model, backend)
+        unlimited.normalizer, unlimited.pre_tokenizer = backend.normalizer, backend.pre_tokenizer
+
+        def encode_texts(texts: list[str]) -> Iterator[list[int]]:
+            return (encoding.ids for encoding in unlimited.encode_batch_fast(texts, add_special_tokens=False))
+
+        super().__init__(name, tokens_by_id(backend.get_vocab(with_added_tokens=True)), encode_texts)
+        self.model = Tokenizer(backend.model)
+        self.pretokenizers = _pretokenizers_of(backend)
+
+    def cuts_as(self, pretokenizer: Pretokenizer) -> bool:
+        return pretokenizer in self.pretokenizers
+
+    def pretokenizer_for(self, is_counted: Callable[[Pretokenizer], bool]) -> Pretokenizer | None:
+        quick = (p for p in self.pretokenizers if p.preset is not None or is_counted(p))
+        return next(quick, None)
+
+    def encode_pretokens(self, counts: PreTokenCounts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        write = bytes.decode if counts.pretokenizer.alphabet == "chars" else bytes_to_symbols
+        encodings = self.model.encode_batch_fast([*map(write, counts)], add_special_tokens=False)
+        rows = [encoding.ids for encoding in encodings]
+        ends = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        return np.fromiter(chain.from_iterable(rows), np.int32, ends[-1]), ends
+
+
+def _pretokenizers_of(backend: Tokenizer) -> list[Pretokenizer]:
+    """All that tell what pre-tokens the model sees; none where the pre-tokenizer is written in Python."""
+    try:
+        characters = Pretokenizer(backend.normalizer, backend.pre_tokenizer, "chars")
+    except ConfigurationError:
+        return []
+    if not characters.writes_bytes:
+        return [characters]
+    return [Pretokenizer(backend.normalizer, backend.pre_tokenizer), characters]
+
+
+def encoder_of(tokenizer: Any, tokens: Sequence[str] | None) -> Encoder:
+    name = str(getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__)
+    if isinstance(tokenizer, ScaffoldBPE):
+        return ArtifactEncoder(name, tokenizer.tokens, tokenizer)
+    if isinstance(tokenizer, Tokenizer):
+        return BackendEncoder(name, tokenizer)
+    if _is_from_transformers(tokenizer):
+        return _encoder_from_transformers(name, tokenizer)
+    if not callable(tokenizer):
+        raise ConfigurationError(
+            "can't evaluate a " + type(tokenizer).__name__ + "; give a ScaffoldBPE, a tokenizer of "
+            "transformers or tokenizers, or a callable that takes a text and returns its ids"
+        )
+    return Encoder(getattr(tokenizer, "__name__", name), tokens or (), lambda texts: map(tokenizer, texts))
+
+
+def _is_from_transformers(tokenizer: object) -> bool:
+    return any(kind.__name__ == "PreTrainedTokenizerBase" for kind in type(tokenizer).__mro__)
+
+
+def _encoder_from_transformers(name: str, tokenizer: PreTrainedTokenizerBase) -> Encoder:
+    from transformers import PreTrainedTokenizerFast
+
+    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+    from hf_scaffold.workflow import artifact_of
+
+    if isinstance(tokenizer, ScaffoldTokenizerFast):
+        return ArtifactEncoder(name, tokens_by_id(tokenizer.get_vocab()), artifact_of(tokenizer))
+    if isinstance(tokenizer, PreTrainedTokenizerFast):
+        return BackendEncoder(name, tokenizer.backend_tokenizer)
+
+    def encode_texts(texts: list[str]) -> list[list[int]]:
+        rows: list[list[int]] = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+        return rows
+
+    return Encoder(name, tokens_by_id(tokenizer.get_vocab()), encode_texts)
+
+
+def tokens_by_id(vocab: Mapping[str, int]) -> list[str]:
+    """A vocabulary in the order of ids; an id without a token is "".
+
+    Example:
+        >>> tokens_by_id({"b": 2, "a": 0})
+        ['a', '', 'b']
+    """
+    tokens = [""] * (max(vocab.values(), default=-1) + 1)
+    for token, token_id in vocab.items():
+        tokens[token_id] = token
+    return tokens
+
+
+# ---- adding up
+
+
+def weighted(
+    ids: NDArray[np.int32], ends: NDArray[np.int64], counts: PreTokenCounts, size: int
+) -> Frequencies:
+    """Occurrences of each id, of pre-tokens with counts; exact, as int64 all the way."""
+    frequencies = np.zeros(size, np.int64)
+    np.add.at(frequencies, ids, np.repeat(counts.counts, np.diff(ends)))
+    return frequencies
+
+
+def occurrences(encode: EncodeTexts, texts: Iterable[str], size: int) -> Frequencies:
+    """Occurrences of each id in texts, for as many ids as there are, but at least `size`."""
+    frequencies = np.zeros(size, np.int64)
+    for batch in _batches(texts):
+        ids = np.fromiter(chain.from_iterable(encode(batch)), np.int64)
+        found = np.bincount(ids, minlength=len(frequencies))
+        found[: len(frequencies)] += frequencies
+        frequencies = found
+    return frequencies
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        batch.append(text)
+        size += len(text)
+        if size >= _BATCH_SIZE:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
