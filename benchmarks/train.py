@@ -9,92 +9,43 @@ all alike. "train" is the training call, from file to merges; "process" the whol
 memory is the peak of the process.
 """
 
-import importlib.metadata
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
-import sysconfig
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from peers import PEERS
+from harness import Run, environment, fetch, installed, markdown, measure, save, take_turns
+from trainers import TRAINERS
 
-OURS = next(iter(PEERS))
+OURS = next(iter(TRAINERS))
 PLAIN = "hf_scaffold, scaffold=False"
 SLOW = {"tokenizers", "sentencepiece"}  # these get --slow-rounds
 SIZES_MB = (60, 125, 250, 500)
 VOCAB_SIZES = (8_000, 32_000, 64_000, 128_000)
 
-Run = dict[str, Any]
-
 
 # ---- one training, in its own process
 
 
-def run_peer(name: str, path: Path, vocab_size: int, threads: int, merges: Path) -> None:
-    """The child's side: train, write the merged tokens to a file, print the seconds."""
-    seconds, learned = PEERS[name][0](path, vocab_size, threads)
-    merges.write_text("\n".join(token.hex() for token in learned))
-    print(json.dumps({"train_s": seconds}))
+def train_once(peer: str, path: str, vocab_size: int, threads: int) -> Run:
+    """The child's side: the seconds, and the merged tokens."""
+    seconds, learned = TRAINERS[peer][0](Path(path), vocab_size, threads)
+    return {"train_s": seconds, "learned": [token.hex() for token in learned]}
 
 
-def measure(name: str, path: Path, vocab_size: int, threads: int) -> Run:
-    """One training: seconds, CPU seconds and peak memory, and the merged tokens it learned.
-
-    Linux counts the parent's own peak memory as the child's, so this process has to stay small.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        merges, log = Path(folder, "merges"), Path(folder, "log")
-        command = [sys.executable, __file__, "--child", name, "--merges", merges]
-        command += [path, "--vocab-size", str(vocab_size), "--threads", str(threads)]
-        start = time.perf_counter()
-        with log.open("wb") as errors:
-            child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
-        output = child.stdout.read() if child.stdout else b""
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        wall = time.perf_counter() - start
-        if child.returncode:
-            raise RuntimeError(f"{name} failed:\n{log.read_text()[-2000:]}")
-        return {
-            "peer": name,
-            **json.loads(output.splitlines()[-1]),
-            "process_s": wall,
-            "cpu_s": usage.ru_utime + usage.ru_stime,
-            "peak_mb": usage.ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2),
-            "learned": merges.read_text().split(),
-        }
+def measure_training(peer: str, path: Path, vocab_size: int, threads: int) -> Run:
+    spec = {"peer": peer, "path": str(path), "vocab_size": vocab_size, "threads": threads}
+    run = measure(__file__, spec)
+    print(f"  {peer}: {run['train_s']:.2f} s", file=sys.stderr)
+    return run
 
 
 # ---- comparing
-
-
-def installed(name: str) -> bool:
-    try:
-        importlib.metadata.version(name.split(",")[0])
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
-
-
-def compare(
-    peers: Sequence[str], path: Path, vocab_size: int, rounds: dict[str, int], threads: int
-) -> list[Run]:
-    """All rounds, the peers in turn."""
-    runs = []
-    for number in range(max(rounds.values())):
-        for name in peers:
-            if number < rounds[name]:
-                runs.append({"round": number, **measure(name, path, vocab_size, threads)})
-                print(f"  {name}: {runs[-1]['train_s']:.2f} s", file=sys.stderr)
-    return runs
 
 
 def agreement(runs: Sequence[Run]) -> Iterator[str]:
@@ -104,7 +55,7 @@ def agreement(runs: Sequence[Run]) -> Iterator[str]:
         return
     ours = learned[PLAIN]
     for name, theirs in learned.items():
-        if name == PLAIN or not PEERS[name][1]:
+        if name == PLAIN or not TRAINERS[name][1]:
             continue
         equal = sum(a == b for a, b in zip(ours, theirs, strict=False))
         line = f"{name}: {equal:,} of {len(ours):,} merges equal ours at scaffold=False, rank by rank"
@@ -125,16 +76,24 @@ def table(runs: Sequence[Run]) -> Iterator[str]:
         for name in peers
     }
     base = median[OURS if OURS in median else peers[0]]
-    yield "| trainer | train s (min to max) | ratio | process s | CPU s | peak MB | ratio | rounds |"
-    yield "|---|---|---|---|---|---|---|---|"
+    rows = []
     for name in peers:
         own = [run["train_s"] for run in runs if run["peer"] == name]
         row = median[name]
-        yield (
-            f"| {name} | {row['train_s']:.2f} ({min(own):.2f} to {max(own):.2f}) "
-            f"| {row['train_s'] / base['train_s']:.2f} | {row['process_s']:.2f} | {row['cpu_s']:.2f} "
-            f"| {row['peak_mb']:.0f} | {row['peak_mb'] / base['peak_mb']:.2f} | {len(own)} |"
+        rows.append(
+            (
+                name,
+                f"{row['train_s']:.2f} ({min(own):.2f} to {max(own):.2f})",
+                f"{row['train_s'] / base['train_s']:.2f}",
+                f"{row['process_s']:.2f}",
+                f"{row['cpu_s']:.2f}",
+                f"{row['peak_mb']:.0f}",
+                f"{row['peak_mb'] / base['peak_mb']:.2f}",
+                str(len(own)),
+            )
         )
+    columns = "trainer, train s (min to max), ratio, process s, CPU s, peak MB, ratio, rounds"
+    yield from markdown(columns.split(", "), rows)
 
 
 # ---- scaling
@@ -162,11 +121,11 @@ def scaling(path: Path, threads: int, plot: Path, folder: str) -> Iterator[str]:
         if part is None:
             yield f"| {size_mb} | 32000 | the text given has only {whole_mb:.0f} MB | | |"
             continue
-        run = measure(OURS, part, 32_000, threads)
+        run = measure_training(OURS, part, 32_000, threads)
         points["corpus MB"].append((size_mb, run["train_s"]))
         yield scaling_row(part, size_mb, 32_000, run)
     for vocab_size in VOCAB_SIZES:
-        run = measure(OURS, path, vocab_size, threads)
+        run = measure_training(OURS, path, vocab_size, threads)
         points["vocab_size"].append((vocab_size, run["train_s"]))
         yield scaling_row(path, whole_mb, vocab_size, run)
     draw(points, plot)
@@ -188,26 +147,7 @@ def draw(points: dict[str, list[tuple[float, float]]], plot: Path) -> None:
     figure.savefig(plot)
 
 
-# ---- the text
-
-
-def fetch(sources: Sequence[str], folder: str) -> Path:
-    """One text file from paths and hub:dataset:config; without any, Python's standard library."""
-    if len(sources) == 1 and not sources[0].startswith("hub:"):
-        return Path(sources[0])
-    text = Path(folder, "text.txt")
-    with text.open("wb") as stream:
-        for source in sources or sorted(map(str, Path(sysconfig.get_path("stdlib")).rglob("*.py"))):
-            if source.startswith("hub:"):
-                import datasets
-
-                _, name, *config = source.split(":")
-                for row in datasets.load_dataset(name, *config, split="train", streaming=True):
-                    stream.write(row["text"].encode() + b"\n")
-            else:
-                # Some of Python's own tests are not UTF-8 on purpose.
-                stream.write(Path(source).read_bytes().decode(errors="ignore").encode())
-    return text
+# ---- the command
 
 
 def main(
@@ -216,24 +156,20 @@ def main(
     rounds: int = 5,
     slow_rounds: Annotated[int, typer.Option(help=f"Rounds of {', '.join(sorted(SLOW))}.")] = 2,
     threads: int = 2,
-    peers: Annotated[str, typer.Option(help="Some of them, joined by ';'.")] = ";".join(PEERS),
+    peers: Annotated[str, typer.Option(help="Some of them, joined by ';'.")] = ";".join(TRAINERS),
     json_file: Annotated[Path | None, typer.Option("--json", help="Every single run.")] = None,
     scaling_plot: Annotated[
         Path | None, typer.Option("--scaling", help="Measure ours by size; a picture.")
     ] = None,
     child: Annotated[str | None, typer.Option(hidden=True)] = None,
-    merges: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Compare trainers on a text."""
-    if child is not None and merges is not None:
-        run_peer(child, Path((text or [])[0]), vocab_size, threads, merges)
+    if child is not None:
+        print(json.dumps(train_once(**json.loads(child))))
         return
     with tempfile.TemporaryDirectory() as folder:
         path = fetch(text or [], folder)
-        print(
-            f"{path.stat().st_size / 1e6:.1f} MB of text, {threads} threads, {os.cpu_count()} CPUs, ", end=""
-        )
-        print(f"Python {platform.python_version()}, {platform.machine()}\n")
+        print(f"{path.stat().st_size / 1e6:.1f} MB of text, {threads} threads, {environment()}\n")
         if scaling_plot is not None:
             for line in scaling(path, threads, scaling_plot, folder):
                 print(line, flush=True)
@@ -244,13 +180,11 @@ def main(
                 print(f"{name} is not installed and left out")
         present = [name for name in wanted if installed(name)]
         turns = {name: slow_rounds if name in SLOW else rounds for name in present}
-        runs = compare(present, path, vocab_size, turns, threads)
+        runs = list(take_turns(turns, lambda name: measure_training(name, path, vocab_size, threads)))
         print("\n".join(table(runs)), end="\n\n")
         print("\n".join(agreement(runs)))
         if json_file is not None:
-            versions = {name: importlib.metadata.version(name.split(",")[0]) for name in present}
-            rows = [{key: value for key, value in run.items() if key != "learned"} for run in runs]
-            json_file.write_text(json.dumps({"versions": versions, "runs": rows}, indent=1) + "\n")
+            save(json_file, present, runs, without="learned")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """One function a trainer: a text file in, merged tokens as bytes out, in the order they were learned.
 
-Each sets its threads and returns (seconds of the training call, merged tokens). Reading the file is part of
-the call: the peers read it themselves or are fed by an iterator.
+Each returns (seconds of the training call, merged tokens). Reading the file is part of the call: the peers
+read it themselves or are fed by an iterator. Those in Rust take their threads from RAYON_NUM_THREADS.
 """
 
 import os
@@ -44,7 +44,6 @@ def hf_scaffold_plain(path: Path, vocab_size: int, threads: int) -> Learned:
 
 
 def gigatoken(path: Path, vocab_size: int, threads: int) -> Learned:
-    os.environ["RAYON_NUM_THREADS"] = str(threads)
     import gigatoken
 
     start = time.perf_counter()
@@ -53,7 +52,6 @@ def gigatoken(path: Path, vocab_size: int, threads: int) -> Learned:
 
 
 def tokenizers(path: Path, vocab_size: int, threads: int) -> Learned:
-    os.environ["RAYON_NUM_THREADS"] = str(threads)
     import json
 
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
@@ -76,7 +74,6 @@ def tokenizers(path: Path, vocab_size: int, threads: int) -> Learned:
 
 
 def rustbpe(path: Path, vocab_size: int, threads: int) -> Learned:
-    os.environ["RAYON_NUM_THREADS"] = str(threads)
     import rustbpe
 
     tokenizer = rustbpe.Tokenizer()
@@ -106,7 +103,7 @@ def sentencepiece(path: Path, vocab_size: int, threads: int) -> Learned:
 
 
 # What to call each, and whether it promises the merges that our plain BPE learns.
-PEERS: dict[str, tuple[Callable[[Path, int, int], Learned], bool]] = {
+TRAINERS: dict[str, tuple[Callable[[Path, int, int], Learned], bool]] = {
     "hf_scaffold": (hf_scaffold, False),
     "hf_scaffold, scaffold=False": (hf_scaffold_plain, True),
     "gigatoken": (gigatoken, True),
