@@ -3,6 +3,7 @@
 # make test-all  the whole suite, with torch
 # make setup  .venv with the package and its test extras
 # make bench  our trainer and its peers on one file (FILE=path; default: the standard library's sources)
+# make bench-encode  our encoder and its peers, likewise
 # make lint   ruff and mypy
 # make test-lowest  the tokenizer's tests on the lowest transformers and tokenizers there is support for
 # make debug-test  the suite on a build with bounds checks and sanitizers
@@ -12,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-all test-lowest setup bench lint debug-test clean
+.PHONY: demo test test-all test-lowest setup bench bench-encode lint debug-test clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
@@ -27,6 +28,9 @@ setup: $(VENV)/test-extras
 
 bench: $(VENV)/bench-extras
 	$(BIN)/python benchmarks/train.py $(FILE)
+
+bench-encode: $(VENV)/bench-extras
+	$(BIN)/python benchmarks/encode.py $(FILE)
 
 lint: $(VENV)/lint-extras
 	$(BIN)/ruff check .

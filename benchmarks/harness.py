@@ -82,6 +82,7 @@ def measure(script: str, spec: Mapping[str, Any], env: Mapping[str, str] | None 
         "process_s": wall,
         "cpu_s": usage.ru_utime + usage.ru_stime,
         "peak_mb": megabytes(usage.ru_maxrss),
+        "load": os.getloadavg()[0],
         **json.loads(output.splitlines()[-1]),
     }
 
@@ -118,7 +119,7 @@ def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[
         yield f"| {' | '.join(row)} |"
 
 
-def save(json_file: Path, peers: Sequence[str], runs: Sequence[Run], without: str) -> None:
-    """Every single run, but for one bulky field."""
-    rows = [{key: value for key, value in run.items() if key != without} for run in runs]
+def save(json_file: Path, peers: Sequence[str], runs: Sequence[Run], without: Sequence[str]) -> None:
+    """Every single run, but for what is too large, or of no use elsewhere."""
+    rows = [{key: value for key, value in run.items() if key not in without} for run in runs]
     json_file.write_text(json.dumps({"versions": versions(peers), "runs": rows}, indent=1) + "\n")

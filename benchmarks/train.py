@@ -184,7 +184,7 @@ def main(
         print("\n".join(table(runs)), end="\n\n")
         print("\n".join(agreement(runs)))
         if json_file is not None:
-            save(json_file, present, runs, without="learned")
+            save(json_file, present, runs, without=["learned"])
 
 
 if __name__ == "__main__":
