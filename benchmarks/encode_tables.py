@@ -89,19 +89,22 @@ def agreement(runs: Sequence[Run]) -> Iterator[tuple[bool, str]]:
     Yields:
         A verdict and a sentence. Who doesn't load merges may find other ids.
     """
-    groups: dict[str, dict[tuple[int, str], set[str]]] = {}
+    groups: dict[str, dict[tuple[int, str], list[str]]] = {}
     for run in runs:
         if "digest" in run:
             text = f"{run['n_bytes'] / 1e6:.1f} MB in documents of {run['document_size']:,} bytes"
             group = groups.setdefault(f"{ENCODERS[run['peer']].tokenizer}, {text}", {})
-            group.setdefault((run["n_ids"], run["digest"]), set()).add(run["peer"])
+            peers = group.setdefault((run["n_ids"], run["digest"]), [])
+            if run["peer"] not in peers:
+                peers.append(run["peer"])
     for name, group in groups.items():
         (n_ids, _), same = max(group.items(), key=lambda item: len(item[1]))
-        yield True, f"{name}: the same {n_ids:,} ids from {'; '.join(sorted(same))}."
+        yield True, f"{name}: the same {n_ids:,} ids from {'; '.join(same)}."
         for (n_ids, _), others in group.items():
-            for peer in sorted(others - same):
-                may = not ENCODERS[peer].has_merges
-                yield may, f"{name}: OTHER ids, {n_ids:,}, from {peer}" + ", which loads no merges." * may
+            for peer in others:
+                if others is not same:
+                    may = not ENCODERS[peer].has_merges
+                    yield may, f"{name}: OTHER ids, {n_ids:,}, from {peer}" + ", which loads no merges." * may
 
 
 def restored(runs: Sequence[Run]) -> Iterator[tuple[bool, str]]:

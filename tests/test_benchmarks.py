@@ -1,11 +1,26 @@
-"""The benchmark runs, and finds the merges of `tokenizers` equal to ours."""
+"""The benchmarks run, and find merges and ids of `tokenizers` equal to ours; they say so if they are not."""
 
+import importlib
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "train.py"
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def encode(monkeypatch):
+    """The module of the script."""
+    monkeypatch.syspath_prepend(FOLDER)
+    return importlib.import_module("encode")
+
+
+def run(script, *arguments):
+    command = [sys.executable, FOLDER / script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_trainers_are_compared(english_text, tmp_path):
@@ -13,16 +28,72 @@ def test_trainers_are_compared(english_text, tmp_path):
     text.write_text(english_text[:100_000], encoding="utf-8")
     peers = "hf_scaffold;hf_scaffold, scaffold=False;tokenizers;a peer that is not there"
     options = ["--vocab-size", "600", "--rounds", "2", "--slow-rounds", "1", "--peers", peers]
-    result = subprocess.run(
-        [sys.executable, BENCHMARK, text, *options, "--json", tmp_path / "runs.json"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-    )
-    assert "a peer that is not there is not installed and left out" in result.stdout
-    assert "tokenizers: 343 of 343 merges equal ours at scaffold=False, rank by rank\n" in result.stdout
-    assert result.stdout.count("| hf_scaffold") == 2
+    output = run("train.py", text, *options, "--json", tmp_path / "runs.json")
+    assert "a peer that is not there is not installed and left out" in output
+    assert "tokenizers: 343 of 343 merges equal ours at scaffold=False, rank by rank\n" in output
+    assert output.count("| hf_scaffold") == 2
     runs = json.loads((tmp_path / "runs.json").read_text())["runs"]
     assert [run["peer"] for run in runs] == [*peers.split(";")[:3], *peers.split(";")[:2]]
     assert all(run["train_s"] > 0 and run["cpu_s"] > 0 and run["peak_mb"] > 0 for run in runs)
+
+
+def test_encoders_are_compared(english_text, tmp_path):
+    text, page, runs = (tmp_path / name for name in ("text.txt", "page.md", "runs.json"))
+    text.write_text(english_text[:100_000], encoding="utf-8")
+    page.write_text("Before\n<!-- encode.py -->\nold tables\n<!-- end -->\nAfter\n")
+    ours = ["hf_scaffold, arrays", "hf_scaffold, Rust path"]
+    plain = ["hf_scaffold, scaffold=False", "tokenizers"]
+    options = ["--vocab-size", "600", "--documents", "1000", "--limit-mb", "0.05", "--threads", "2"]
+    options += ["--rounds", "1", "--slow-rounds", "1", "--tasks", "encode", "--docs", page, "--json", runs]
+    output = run(
+        "encode.py", text, *options, "--peers", ";".join([*ours, *plain, "a peer that is not there"])
+    )
+
+    assert "a peer that is not there is not installed and left out" in output
+    assert f"ids from {'; '.join(ours)}." in output
+    assert f"ids from {'; '.join(plain)}." in output
+    assert "OTHER" not in output
+    assert page.read_text() == f"Before\n<!-- encode.py -->\n\n{output}\n<!-- end -->\nAfter\n"
+    found = json.loads(runs.read_text())["runs"]
+    assert [run["peer"] for run in found] == [*ours, *plain]
+    for one in found:
+        assert one["n_bytes"] == 50_000
+        assert min(one["cold_s"], *one["warm_s"], one["peak_mb"], one["n_ids"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("peer", "finding", "verdict"),
+    [
+        ("gigatoken, lists", {"digest": "other"}, "OTHER ids, 7, from gigatoken, lists"),
+        ("gigatoken, lists", {"is_exact": False}, "gigatoken, lists: decoding gives OTHER texts"),
+        ("tiktoken", {"digest": "other"}, None),
+    ],
+)
+def test_other_ids_and_texts_fail(encode, monkeypatch, tmp_path, capsys, peer, finding, verdict):
+    def measure(script, spec, env=None):
+        right = {"warm_s": [1.0], "warm_cpu_s": [1.0], "cold_s": 1.0, "load_s": 1.0, "peak_mb": 1.0}
+        right |= {"added_mb": 1.0, "n_bytes": 30, "n_ids": 7, "digest": "same", "is_exact": True}
+        return {**spec, **right, **(finding if spec.get("peer") == peer else {})}
+
+    monkeypatch.setattr(encode, "measure", measure)
+    peers = ["transformers", "tokenizers", peer]
+    monkeypatch.setattr(encode, "available", peers.__contains__)
+    monkeypatch.setattr(encode, "versions", lambda peers: {})
+    arguments = {"text": [str(tmp_path)], "tasks": "encode", "documents": "10", "peers": ";".join(peers)}
+    if verdict is None:
+        encode.main(**arguments)
+        assert "OTHER ids, 7, from tiktoken, which loads no merges." in capsys.readouterr().out
+    else:
+        with pytest.raises(SystemExit):
+            encode.main(**arguments)
+        assert verdict in capsys.readouterr().out
+
+
+def test_documents_are_cut_between_characters(encode, tmp_path):
+    path = tmp_path / "text.txt"
+    text = "aé€😀\r\n" * 100
+    path.write_bytes(text.encode())
+    documents = list(encode.cut(path, 7, limit_mb=1))
+    assert "".join(documents) == text
+    assert all(len(document.encode()) <= 7 + 3 for document in documents)
+    assert len("".join(encode.cut(path, 7, limit_mb=0.0005)).encode()) in range(500 - 3, 500 + 7)
