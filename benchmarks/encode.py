@@ -30,7 +30,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from encode_tables import SENTENCE, agreement, goals, replace_in, restored, table
+from encode_tables import SENTENCE, agreement, goals, restored, surroundings, table
 from encoders import ENCODERS, Encoder, Rows, Setting, write_tokenizers
 from harness import Run, environment, fetch, installed, measure, megabytes, save, take_turns, versions
 
@@ -213,6 +213,7 @@ def main(
         spec = json.loads(child)
         print(json.dumps(prepare(**spec) if "corpora" in spec else run_task(**spec)))
         return
+    before, after = ("", "") if docs is None else surroundings(docs)
     wanted = peers.split(";")
     present = [peer for peer in wanted if available(peer)]
     turns = {peer: slow_rounds if ENCODERS[peer].is_slow else rounds for peer in present}
@@ -253,7 +254,7 @@ def main(
     if json_file is not None:
         save(json_file, present, runs, without=["folder", "corpus"])
     if docs is not None:
-        replace_in(docs, "\n".join(page))
+        docs.write_text("\n".join([before, *page, after]), encoding="utf-8")
     if not all(is_right for is_right, _ in verdicts):
         raise SystemExit(1)
 

@@ -36,11 +36,11 @@ def seconds(run: Run, key: str) -> list[float]:
     return run[key] if isinstance(run[key], list) else [run[key]]
 
 
-def ratio(runs: Sequence[Run], peer: str, other: str, key: str = "warm_s") -> str:
-    """The speed of a peer in speeds of the other one; empty if one of them is not there."""
+def ratio(runs: Sequence[Run], peer: str, other: str, key: str = "warm_s") -> float | None:
+    """The speed of a peer in speeds of the other one; None if one of them is not there."""
     if not {peer, other} <= {run["peer"] for run in runs}:
-        return ""
-    return f"{speed(runs, peer, key) / speed(runs, other, key):.2f}"
+        return None
+    return speed(runs, peer, key) / speed(runs, other, key)
 
 
 def gigatoken_like(peer: str) -> str:
@@ -65,13 +65,13 @@ def table(runs: Sequence[Run]) -> Iterator[str]:
         own = [run for run in runs if run["peer"] == peer]
         best = 1 / min(call for run in own for call in run["warm_s"])
         speeds = speed(own, peer), best, speed(own, peer, "cold_s"), speed(own, peer, "warm_cpu_s")
+        ratios = ratio(runs, peer, STOCK), ratio(runs, peer, gigatoken_like(peer))
         memory = (statistics.median(run[key] for run in own) for key in ("peak_mb", "added_mb"))
         rows.append(
             [
                 peer,
                 *map(shown, speeds),
-                ratio(runs, peer, STOCK),
-                ratio(runs, peer, gigatoken_like(peer)),
+                *("" if times is None else f"{times:.2f}" for times in ratios),
                 f"{statistics.median(run['load_s'] for run in own):.2f}",
                 *(f"{size:.0f}" for size in memory),
                 str(len(own)),
@@ -98,7 +98,9 @@ def agreement(runs: Sequence[Run]) -> Iterator[tuple[bool, str]]:
             if run["peer"] not in peers:
                 peers.append(run["peer"])
     for name, group in groups.items():
-        (n_ids, _), same = max(group.items(), key=lambda item: len(item[1]))
+        (n_ids, _), same = max(
+            group.items(), key=lambda item: sum(ENCODERS[peer].has_merges for peer in item[1])
+        )
         yield True, f"{name}: the same {n_ids:,} ids from {'; '.join(same)}."
         for (n_ids, _), others in group.items():
             for peer in others:
@@ -120,16 +122,17 @@ def goals(runs: Sequence[Run]) -> Iterator[str]:
     for task, peer, other, goal in GOALS:
         own = [run for run in runs if run["task"] == task and run["threads"] == threads]
         own = [run for run in own if run["document_size"] == own[0]["document_size"]]
-        if reached := ratio(own, peer, other):
-            verdict = "reached" if float(reached) >= goal else "MISSED"
-            cpu = ratio(own, peer, other, "warm_cpu_s")
-            yield f"- {task}, {peer}: {reached} x {other}, {cpu} x in CPU time. {goal:g} x is {verdict}."
+        reached, cpu = ratio(own, peer, other), ratio(own, peer, other, "warm_cpu_s")
+        if reached is not None:
+            found = f"{reached:.2f} x {other}, {cpu:.2f} x in CPU time"
+            verdict = "reached" if reached >= goal else "MISSED"
+            yield f"- {task}, {peer}: {found}. The goal, {goal:g} x, is {verdict}."
 
 
-def replace_in(page: Path, text: str) -> None:
-    """Put the tables where the page had the last ones."""
+def surroundings(page: Path) -> tuple[str, str]:
+    """What stands before and behind the tables on a page."""
     before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
         raise SystemExit(f"{page} has no lines {BEGIN.strip()} and {END.strip()} to put the tables between")
-    page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+    return before + begin, end + after

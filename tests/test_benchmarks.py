@@ -97,3 +97,11 @@ def test_documents_are_cut_between_characters(encode, tmp_path):
     assert "".join(documents) == text
     assert all(len(document.encode()) <= 7 + 3 for document in documents)
     assert len("".join(encode.cut(path, 7, limit_mb=0.0005)).encode()) in range(500 - 3, 500 + 7)
+
+
+def test_a_page_without_a_place_for_tables_is_refused_at_once(encode, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- encode.py -->\nno end\n")
+    with pytest.raises(SystemExit, match=r"page\.md has no lines <!-- encode\.py --> and <!-- end -->"):
+        encode.main(text=[str(tmp_path)], docs=page)
+    assert page.read_text() == "<!-- encode.py -->\nno end\n"
