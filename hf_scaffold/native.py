@@ -131,10 +131,10 @@ def session_of(tokenizer: ScaffoldTokenizerFast) -> Session:
     Raises:
         NotNativeError: the native encoder doesn't know such a backend.
     """
-    backend = tokenizer.backend_tokenizer
+    backend = tokenizer._public
     if backend.model.dropout:
         raise NotNativeError("dropout is on")
-    state = state_of(backend)
+    state = tokenizer._state_of(backend)
     session: Session | NotNativeError | None = tokenizer.cache.get("native")
     if session is None or session_state(session) != state:
         try:
@@ -152,15 +152,10 @@ def session_state(session: Session | NotNativeError) -> Any:
     return session.state  # type: ignore[union-attr]
 
 
-def state_of(backend: Tokenizer) -> tuple[Any, ...]:
-    parts = (backend.normalizer, backend.pre_tokenizer, backend.post_processor)
-    return (backend.get_vocab_size(), *(None if part is None else part.__getstate__() for part in parts))
-
-
 def make_session(tokenizer: ScaffoldTokenizerFast, state: tuple[Any, ...]) -> Session:
-    from hf_scaffold.tokenization_scaffold import with_model
+    from hf_scaffold.tokenization_scaffold import special_tokens_of, with_model
 
-    backend = tokenizer.backend_tokenizer
+    backend = tokenizer._public
     model = backend.model
     if model.unk_token is not None or model.byte_fallback:
         raise NotNativeError("the model has an unk_token or byte_fallback")
@@ -178,11 +173,12 @@ def make_session(tokenizer: ScaffoldTokenizerFast, state: tuple[Any, ...]) -> Se
     for part in ("normalizer", "pre_tokenizer", "post_processor"):
         setattr(frame, part, copy.deepcopy(getattr(backend, part)))
     added = backend.get_added_tokens_decoder()
+    special = special_tokens_of(backend)
     return Session(
         state=state,
         encoder=encoders[preset],
         added=[
-            (t.content, i, t.single_word, t.lstrip, t.rstrip, t.normalized, t.special)
+            (t.content, i, t.single_word, t.lstrip, t.rstrip, t.normalized, t.content in special)
             for i, t in added.items()
         ],
         frame=frame,
@@ -401,7 +397,8 @@ def encode_generally(tokenizer: ScaffoldTokenizerFast, text: str, split_special_
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise NotNativeError("a lone surrogate")
     expanded = tokenizer._expanded()
-    bare = expanded.pipelines_of(tokenizer.backend_tokenizer, bool(split_special_tokens)).bare
+    state = tokenizer._state_of(tokenizer._public)
+    bare = expanded.pipelines_of(tokenizer._public, state, bool(split_special_tokens)).bare
     return expanded.demolish_ids(bare.encode(text, add_special_tokens=False).ids)
 
 
@@ -617,12 +614,12 @@ def decoding_of(tokenizer: ScaffoldTokenizerFast) -> Decoding:
     Raises:
         NotNativeError: the decoder is another one than ByteLevel.
     """
-    backend = tokenizer.backend_tokenizer
+    backend = tokenizer._public
     if not isinstance(backend.decoder, ByteLevel):
         raise NotNativeError("the decoder is not ByteLevel")
-    state = (backend.get_vocab_size(), id(backend))
+    state = tokenizer._state_of(backend)
     decoding: Decoding | None = tokenizer.cache.get("native decoding")
-    if decoding is None or decoding.state != state:
+    if decoding is None or decoding.public is not backend or decoding.state != state:
         decoding = Decoding(backend, state)
         tokenizer.cache["native decoding"] = decoding
     return decoding
@@ -633,11 +630,10 @@ def shown_bytes(backend: Tokenizer, skip_special_tokens: bool) -> Iterator[bytes
     vocab = backend.get_vocab(with_added_tokens=True)
     tokens = {token_id: token for token, token_id in vocab.items()}
     added = backend.get_added_tokens_decoder()
-    tokens.update({token_id: token.content for token_id, token in added.items()})
-    special = {token.content for token in added.values() if token.special and skip_special_tokens}
+    tokens.update({token_id: backend.id_to_token(token_id) or "" for token_id in added})  # as normalized
     for token_id in range(max(tokens, default=-1) + 1):
         token = tokens.get(token_id, "")
-        if token in special:
+        if skip_special_tokens and token_id in added and not backend.decode([token_id]):
             yield b""
         else:
             yield symbols_to_bytes(token) if SYMBOL_TO_BYTE.keys() >= {*token} else token.encode()

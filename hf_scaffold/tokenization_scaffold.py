@@ -126,7 +126,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         # All that is derived, as expanded models by dropout: never pickled, nor part of a fingerprint.
         self.cache: dict[Any, Any] = {}
         super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]  # stock has no annotations there
-        check_scaffold(scaffold, self.backend_tokenizer, source)
+        check_scaffold(scaffold, self._public, source)
         # One string, not 100,000 small objects: pickling and fingerprints stay fast.
         self._scaffold_json = json.dumps(
             {"raw_agreement": None, **scaffold}, ensure_ascii=False, sort_keys=True, separators=(",", ":")
@@ -138,6 +138,17 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         content: dict[str, Any] = json.loads(self._scaffold_json)
         return content
 
+    @property
+    def backend_tokenizer(self) -> Tokenizer:
+        """The public backend. Who has it may change it at any time, so from now on calls look for changes."""
+        self.cache["backend is known"] = True
+        return self._public
+
+    @property
+    def _public(self) -> Tokenizer:
+        public: Tokenizer = self.__dict__["_tokenizer"]
+        return public
+
     # ---- encoding ----
 
     def _encode_plus(  # type: ignore[override]  # stock's other options pass through
@@ -148,7 +159,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
             with contextlib.suppress(native.NotNativeError):
                 encoded: BatchEncoding = native.encode_plus(self, text, text_pair, **kwargs)
                 return encoded
-        return self._encode_generally(self.backend_tokenizer, text, text_pair, **kwargs)
+        return self._encode_generally(self._public, text, text_pair, **kwargs)
 
     def _encode_generally(
         self, public: Tokenizer, text: Any, text_pair: Any = None, **kwargs: Any
@@ -156,7 +167,8 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         """`_encode_plus` by the backend, which may be another one with the same added tokens."""
         # Stock code runs on a twin of self with a backend of its own: nothing of self changes in a call.
         call = object.__new__(type(self))
-        backend = CallBackend(public, self._expanded(), self._asks_for_ids_only(kwargs))
+        pipelines = partial(self._expanded().pipelines_of, public, self._state_of(public))
+        backend = CallBackend(public, self._expanded(), pipelines, self._asks_for_ids_only(kwargs))
         call.__dict__.update(self.__dict__, _tokenizer=backend, native=False)
         try:
             return super(ScaffoldTokenizerFast, call)._encode_plus(text, text_pair, **kwargs)
@@ -176,20 +188,31 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     def _encode_without_added_tokens(self, text: str) -> list[int]:
         expanded = self._expanded()
         tokenizer = Tokenizer(expanded.model)
-        tokenizer.normalizer = self.backend_tokenizer.normalizer
-        tokenizer.pre_tokenizer = self.backend_tokenizer.pre_tokenizer
+        tokenizer.normalizer = self._public.normalizer
+        tokenizer.pre_tokenizer = self._public.pre_tokenizer
         return expanded.demolish_ids(tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _expanded(self) -> "ExpandedModel":
-        dropout = self.backend_tokenizer.model.dropout
+        dropout = self._public.model.dropout
         if dropout not in self.cache:
-            self.cache[dropout] = ExpandedModel(self.scaffold, self.backend_tokenizer)
+            self.cache[dropout] = ExpandedModel(self.scaffold, self._public)
         expanded: ExpandedModel = self.cache[dropout]
         return expanded
 
+    def _state_of(self, public: Tokenizer) -> tuple[Any, ...]:
+        """What tells the public backend from what it was before, or from another one.
+
+        Comparing all added tokens takes a microsecond for each. Their number will do while only `add_tokens`,
+        which tells of it, can have changed them.
+        """
+        parts = (public.normalizer, public.pre_tokenizer, public.post_processor)
+        states = [None if part is None else part.__getstate__() for part in parts]
+        if public is self._public and "backend is known" not in self.cache:
+            return (public.get_vocab_size(), *states)
+        return (repr(public.get_added_tokens_decoder()), *states)
+
     def _add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
         added = super()._add_tokens(new_tokens, special_tokens=special_tokens)
-        # What can be told apart by the number of tokens is: not the flags of a token that is added again.
         self.cache.pop("native", None)
         self.cache.pop("native decoding", None)
         for part in list(self.cache.values()):
@@ -336,7 +359,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         if native is None or not isinstance(token_ids, list):
             return super()._decode(token_ids, *args, **kwargs)
         call = object.__new__(type(self))
-        call.__dict__.update(self.__dict__)
+        call.__dict__.update(self.__dict__, cache={})  # stock's asking for the backend tells no one of it
         with contextlib.suppress(native.NotNativeError):
             call.__dict__["_tokenizer"] = native.decoding_of(self)
         return super(ScaffoldTokenizerFast, call)._decode(token_ids, *args, **kwargs)
@@ -505,11 +528,11 @@ class ExpandedModel:
             return encoding
         return LazyEncoding(self.demolish_ids(ids), encoding.n_sequences, encode)
 
-    def pipelines_of(self, public: Tokenizer, encode_special_tokens: bool) -> "Pipelines":
-        """Calls share them, so they are never changed: other parts in the public backend, other pipelines."""
-        parts = (public.normalizer, public.pre_tokenizer, public.post_processor)
-        states = [None if part is None else part.__getstate__() for part in parts]
-        key = (encode_special_tokens, public.get_vocab_size(), *states)
+    def pipelines_of(
+        self, public: Tokenizer, state: tuple[Any, ...], encode_special_tokens: bool
+    ) -> "Pipelines":
+        """Calls share them, so they are never changed: for another state of the backend there are others."""
+        key = (encode_special_tokens, state)
         if key not in self.pipelines:
             if len(self.pipelines) >= MAX_PIPELINES:
                 self.pipelines.clear()
@@ -532,16 +555,27 @@ class Pipelines(NamedTuple):
 def with_model(model: BPE, public: Tokenizer) -> Tokenizer:
     """A tokenizer with this model and the public backend's normalizer, pre-tokenizer and added tokens."""
     added = public.get_added_tokens_decoder()
+    once_special = special_tokens_of(public)
     # An added token takes its id from the model it is added under: here its public id, also where the other
     # model has a scaffold token of the same string. Found in the text it is then the added token, merged
     # from parts it is the scaffold.
     tokenizer = Tokenizer(BPE({token.content: token_id for token_id, token in added.items()}, []))
     tokenizer.normalizer = public.normalizer
-    tokenizer.add_special_tokens([token for token in added.values() if token.special])
+    tokenizer.add_special_tokens([token for token in added.values() if token.content in once_special])
     tokenizer.add_tokens([token for token in added.values() if not token.special])
     tokenizer.model = model
     tokenizer.pre_tokenizer = public.pre_tokenizer
     return tokenizer
+
+
+def special_tokens_of(public: Tokenizer) -> set[str]:
+    """What decoding can skip: a token added as a special one stays it, though added again as a common one."""
+    added = public.get_added_tokens_decoder()
+    return {
+        token.content
+        for i, token in added.items()
+        if token.special or public.decode([i], skip_special_tokens=True) != public.decode([i], False)
+    }
 
 
 def has_scaffold(ids: list[int]) -> bool:
@@ -559,9 +593,16 @@ class CallBackend:
     not about encoding is answered by the public backend.
     """
 
-    def __init__(self, public: Tokenizer, expanded: ExpandedModel, ids_only: bool) -> None:
+    def __init__(
+        self,
+        public: Tokenizer,
+        expanded: ExpandedModel,
+        pipelines_of: Callable[[bool], Pipelines],
+        ids_only: bool,
+    ) -> None:
         self.public = public
         self.expanded = expanded
+        self.pipelines_of = pipelines_of
         self.ids_only = ids_only
         self.encode_special_tokens: bool = public.encode_special_tokens
         self.frame = Tokenizer(BPE())
@@ -586,7 +627,7 @@ class CallBackend:
 
     @cached_property
     def pipelines(self) -> Pipelines:
-        return self.expanded.pipelines_of(self.public, self.encode_special_tokens)
+        return self.pipelines_of(self.encode_special_tokens)
 
     def encode_batch(
         self, inputs: list[Any], add_special_tokens: bool = True, is_pretokenized: bool = False
