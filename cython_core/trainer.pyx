@@ -110,6 +110,21 @@ cdef enum Outcome:
     NO_CANDIDATE
     BELOW_MIN_FREQUENCY
 
+cdef enum EventKind:
+    MERGED
+    MARKED
+    REINSTATED
+
+cdef struct Event:
+    EventKind kind
+    token_id_t token
+    count_t frequency       # of the token, now
+    token_id_t head_left    # the queue's head that decided it: a pair, or a scaffold with NO_TOKEN behind it
+    token_id_t head_right
+    count_t head_frequency
+
+EVENT_NAMES = {MERGED: "merged", MARKED: "marked", REINSTATED: "reinstated"}
+
 cdef double SLICE_SECONDS = 0.1  # how long the loop runs between two looks at signals
 
 
@@ -128,6 +143,7 @@ cdef class MergeLoop:
         scaffold: False trains plain BPE.
         prefix_length: Bytes that the right token loses when it is merged: those of the
             continuing_subword_prefix, with which every right token begins.
+        log: Whether to keep `events`.
     Raises:
         CountOverflowError: a symbol occurs more than 2**63 - 1 times.
         CorpusError: more than 2**32 - 2 symbols and pre-tokens together.
@@ -155,6 +171,7 @@ cdef class MergeLoop:
         # Scratch space of _replace, kept to avoid allocation.
         vector[position_t] merged_cells
         NeighbourTally gone_left, gone_right, new_left, new_right
+        vector[Event] log              # in the order in which they happened
         # The settings and the size reached.
         size_t n_fixed
         size_t n_scaffolds
@@ -162,6 +179,7 @@ cdef class MergeLoop:
         count_t min_frequency
         position_t max_token_length
         bool scaffold
+        bool keeps_log
 
     def __init__(
         self,
@@ -174,8 +192,10 @@ cdef class MergeLoop:
         position_t max_token_length,
         bool scaffold,
         size_t prefix_length=0,
+        bool log=False,
     ):
         self.prefix_length = prefix_length
+        self.keeps_log = log
         self.n_fixed = len(tokens)
         self.min_frequency = max(1, min_frequency)
         self.max_token_length = max_token_length
@@ -227,11 +247,12 @@ cdef class MergeLoop:
 
             self.queue.pop()
             if head.scaffold != NO_TOKEN:
-                self._reinstate(head.scaffold)
+                self._reinstate(head.scaffold, head)
                 continue
 
-            merged = self._create(head.left, head.right)
+            merged = self._create(head)
             self._replace(head.left, head.right, merged, self.pairs.at(head.pair))
+            self._log(MERGED, merged, head)
 
             if self.scaffold:
                 self._mark_if_rare(head.left)
@@ -263,16 +284,17 @@ cdef class MergeLoop:
             return self.pairs.at(candidate.pair).frequency
         return self.frequency[candidate.scaffold]
 
-    cdef void _reinstate(self, token_id_t token) noexcept nogil:
+    cdef int _reinstate(self, token_id_t token, const Candidate& head) except -1 nogil:
         """The scaffold token is a normal token again, with its old id and merge rank."""
         self.is_scaffold[token] = False
         self.n_scaffolds -= 1
+        self._log(REINSTATED, token, head)
 
-    cdef token_id_t _create(self, token_id_t left, token_id_t right) except -2 nogil:
-        """The new normal token that (left, right) merges into. Its rule's rank is its place among merged tokens."""
+    cdef token_id_t _create(self, const Candidate& pair) except -2 nogil:
+        """The new normal token that the pair merges into. Its rule's rank is its place among merged tokens."""
         cdef string text
-        self._spell(left, right, &text)
-        return self._add_token(text, self.length[left] + self.length[right], left, right)
+        self._spell(pair.left, pair.right, &text)
+        return self._add_token(text, self.length[pair.left] + self.length[pair.right], pair.left, pair.right)
 
     cdef int _spell(self, token_id_t left, token_id_t right, string* text) except -1 nogil:
         """The string of the token that (left, right) merges into."""
@@ -294,8 +316,22 @@ cdef class MergeLoop:
             return 0
         self.is_scaffold[token] = True
         self.n_scaffolds += 1
+        self._log(MARKED, token, self.queue.top())
         if frequency > 0:
             self._push(frequency, self.left_of[token], self.right_of[token], token, 0)
+
+    cdef int _log(self, EventKind kind, token_id_t token, const Candidate& head) except -1 nogil:
+        """Notes what has happened, if a log is kept: one look at a flag for each merge if it isn't."""
+        cdef Event event
+        if not self.keeps_log:
+            return 0
+        event.kind = kind
+        event.token = token
+        event.frequency = self.frequency[token]
+        event.head_left = head.left if head.scaffold == NO_TOKEN else head.scaffold
+        event.head_right = head.right if head.scaffold == NO_TOKEN else NO_TOKEN
+        event.head_frequency = head.frequency
+        self.log.push_back(event)
 
     # ---- one merge
 
@@ -516,6 +552,19 @@ cdef class MergeLoop:
         return list(self.frequency)
 
     @property
+    def events(self):
+        """list[tuple[str, int, int, int, int, int]]: kind, token, its frequency, left, right, their frequency.
+
+        In the order in which they happened. (left, right) was the head of the queue: a pair; or a scaffold token, and
+        -1. `frequency` is that of the token once the event's merge was done.
+        """
+        return [
+            (EVENT_NAMES[event.kind], event.token, event.frequency,
+             event.head_left, event.head_right, event.head_frequency)
+            for event in self.log
+        ]
+
+    @property
     def merges(self):
         """list[tuple[int, int]]: the rules as creation ids, in rank order."""
         return list(zip(self.left_of, self.right_of, strict=True))[self.n_fixed :]
@@ -587,19 +636,18 @@ cdef class AmbiguousMergeLoop(MergeLoop):
             return 0
         return MergeLoop._frequency_of(self, candidate)
 
-    cdef token_id_t _create(self, token_id_t left, token_id_t right) except -2 nogil:
-        """The normal token that (left, right) merges into: new, reinstated or there all along."""
-        cdef uint32_t pair = self.pairs.find_or_add(left, right)
-        if not self.is_rule[pair]:
-            self.is_rule[pair] = True
-            self.rules.push_back(pair)
+    cdef token_id_t _create(self, const Candidate& pair) except -2 nogil:
+        """The normal token that the pair merges into: new, reinstated or there all along."""
+        if not self.is_rule[pair.pair]:
+            self.is_rule[pair.pair] = True
+            self.rules.push_back(pair.pair)
         cdef string text
-        self._spell(left, right, &text)
+        self._spell(pair.left, pair.right, &text)
         if self.ids.count(text) == 0:
-            self.ids[text] = MergeLoop._create(self, left, right)
+            self.ids[text] = MergeLoop._create(self, pair)
         cdef token_id_t merged = self.ids[text]
         if self.is_scaffold[merged]:
-            self._reinstate(merged)
+            self._reinstate(merged, pair)
         return merged
 
     cdef int _replace(self, token_id_t left, token_id_t right, token_id_t merged, Pair* pair) except -1 nogil:

@@ -3,6 +3,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from hf_scaffold.training_log import Kind
+
 class MergeLoop:
     def __init__(
         self,
@@ -15,6 +17,7 @@ class MergeLoop:
         max_token_length: int,
         scaffold: bool,
         prefix_length: int = 0,
+        log: bool = False,
     ) -> None: ...
     def run(self, vocab_size: int, progress: Callable[[int], object] | None = None) -> str: ...
     @property
@@ -23,6 +26,8 @@ class MergeLoop:
     def scaffolds(self) -> list[bool]: ...
     @property
     def frequencies(self) -> list[int]: ...
+    @property
+    def events(self) -> list[tuple[Kind, int, int, int, int, int]]: ...
     @property
     def merges(self) -> list[tuple[int, int]]: ...
 

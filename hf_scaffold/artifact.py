@@ -20,11 +20,12 @@ from tokenizers.models import BPE
 
 from hf_scaffold._encoder import PretokenEncoder
 from hf_scaffold._files import write_files
-from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE, symbols_to_bytes
+from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE, bytes_to_symbols, symbols_to_bytes
 from hf_scaffold.decoding import decoder_for
 from hf_scaffold.errors import ArtifactError, ConfigurationError
 from hf_scaffold.pretokenize import Pretokenizer, get_pretokenizer
 from hf_scaffold.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes
+from hf_scaffold.training_log import TrainingLog, life_of
 
 if TYPE_CHECKING:
     from hf_scaffold.counts import PreTokenCounts
@@ -34,6 +35,7 @@ __all__ = ["Pair", "ScaffoldBPE", "derive_demolish_map"]
 
 FORMAT_VERSION = 1
 VOCAB_FILE, MERGES_FILE, DEMOLISH_FILE = "vocab.json", "merges.txt", "demolish.json"
+LOG_FILE = "log.jsonl"
 MERGES_JSON_FILE = "merges.json"
 MERGES_HEADER = "#version: 0.2"
 CHARACTER_SETTINGS = (
@@ -76,6 +78,7 @@ class ScaffoldBPE:
         end_of_word_suffix: Ends every token that ends a pre-token.
         training: What it was trained on, for its model card: pretokens, distinct_pretokens, bytes, settings,
             and sources (see `with_sources`); None if unknown.
+        log: What happened in training, if it was asked for; no matter for equality.
     Raises:
         ArtifactError: the parts contradict each other.
     Example:
@@ -102,6 +105,7 @@ class ScaffoldBPE:
     continuing_subword_prefix: str | None = None
     end_of_word_suffix: str | None = None
     training: dict[str, Any] | None = None
+    log: TrainingLog | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         _check_symbols(self)
@@ -111,6 +115,7 @@ class ScaffoldBPE:
         _check_demolished_as_merged(self)
         _check_raw_splits(self)
         _check_training(self)
+        _check_log(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return {part.name: getattr(self, part.name) for part in fields(self)}
@@ -171,10 +176,42 @@ class ScaffoldBPE:
         Raises:
             KeyError: the token is not in the vocabulary.
         """
+        self._require_token(token)
+        return self.demolish_map.get(token, (token,))
+
+    def _require_token(self, token: str) -> None:
         if token not in self.vocab:
             spelled = "with the affixes of their place" if self.by_character else "in the byte-level alphabet"
             raise KeyError(f"{token!r} is not in the vocabulary; token strings are {spelled}")
-        return self.demolish_map.get(token, (token,))
+
+    def history(self, token: str) -> str:
+        """What became of a token in training, in words: a line for each event and one for the end.
+
+        Args:
+            token: As it stands in the vocabulary ("Ġhippopot"); or, where the alphabet is bytes, as text
+                (" hippopot"). What is both, such as "é", means the former.
+        Raises:
+            ConfigurationError: training kept no log.
+            KeyError: no such token was ever made.
+        Example:
+            >>> import hf_scaffold as hs
+            >>> counts = hs.PreTokenCounts.from_mapping({" Arizona": 50, "zone": 3, "banana": 20})
+            >>> bpe = hs.train(counts, vocab_size=260, log=True)
+            >>> print(bpe.history("zo"))
+            Merge 1: z o, 53 occurrences, became zo.
+            After merge 4 (zo na): marked as a scaffold: 3 occurrences left, while ĠAri zona had 50.
+            At the end: a scaffold token, 3 occurrences in the training text; demolished to z o.
+        """
+        if self.log is None:
+            raise ConfigurationError("there is no training log; train with log=True to keep one")
+        if token not in self.vocab and not self.by_character:
+            as_text = bytes_to_symbols(token.encode(errors="surrogatepass"))
+            token = as_text if as_text in self.vocab else token
+        self._require_token(token)
+        if token in self.fixed_tokens:
+            return f"{token} is a special token: text never merges into it."
+        ranks = {pair: rank for rank, pair in enumerate(self.merges)}
+        return life_of(token, self.log, ranks, self.demolish_map.get(token))
 
     # ---- encoding
 
@@ -361,7 +398,7 @@ class ScaffoldBPE:
     # ---- files
 
     def save(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Write vocab.json, merges.txt and demolish.json; returns their paths.
+        """Write vocab.json, merges.txt, demolish.json and, if there is a log, log.jsonl; returns their paths.
 
         `tokenizers.models.BPE.from_file` reads the first two. The same artifact gives the same bytes. A
         failed save leaves the folder's old files whole.
@@ -385,11 +422,15 @@ class ScaffoldBPE:
         if merges is None:
             merges_file, merges = MERGES_JSON_FILE, json.dumps(self.merges, ensure_ascii=False, indent=0)
             demolish["merges_file"] = merges_file
+        if self.log is not None:
+            demolish["log_file"] = LOG_FILE
         contents = {
             VOCAB_FILE: json.dumps(self.vocab, ensure_ascii=False),
             merges_file: merges,
             DEMOLISH_FILE: json.dumps(demolish, ensure_ascii=False, indent=1) + "\n",
         }
+        if self.log is not None:
+            contents[LOG_FILE] = self.log.to_jsonl()
         return write_files(folder, {name: text.encode() for name, text in contents.items()})
 
     @classmethod
@@ -397,8 +438,8 @@ class ScaffoldBPE:
         """Read what `save` wrote.
 
         Raises:
-            FileNotFoundError: one of the three files isn't there.
-            ArtifactError: a file is truncated or the three contradict each other; names file and entry.
+            FileNotFoundError: one of the files isn't there.
+            ArtifactError: a file is truncated or they contradict each other; names file and entry.
         """
         folder = Path(folder)
         demolish = _read_json(folder / DEMOLISH_FILE)
@@ -420,6 +461,7 @@ class ScaffoldBPE:
                 stop_reason=demolish["stop_reason"],
                 **{name: demolish[name] for name in CHARACTER_SETTINGS if name in demolish},
                 training=demolish.get("training"),  # files of older releases have none
+                log=_read_log(folder) if demolish.get("log_file") == LOG_FILE else None,
             )
         except KeyError as error:
             raise ArtifactError(f"{folder / DEMOLISH_FILE}: the entry {error} is missing") from None
@@ -608,6 +650,21 @@ def _check_training(bpe: ScaffoldBPE) -> None:
         raise ArtifactError(f"training: must be a JSON object or null, not {type(bpe.training).__name__}")
 
 
+def _check_log(bpe: ScaffoldBPE) -> None:
+    if bpe.log is None:
+        return
+    if bpe.log.frequencies.keys() != bpe.vocab.keys():
+        token = min(bpe.log.frequencies.keys() ^ bpe.vocab.keys())
+        raise ArtifactError(f"log: {token!r} is only in one of vocab and the log's frequencies")
+    merges = set(bpe.merges)
+    for number, event in enumerate(bpe.log.events):
+        for token in (event.token, *event.head):
+            if token not in bpe.vocab:
+                raise ArtifactError(f"log, event {number}: {token!r} is not in vocab")
+        if event.kind == "merged" and event.head not in merges:
+            raise ArtifactError(f"log, event {number}: {event.head} is not among the merges")
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     content = _parse_json(path)
     if not isinstance(content, Mapping):
@@ -622,6 +679,14 @@ def _parse_json(path: Path) -> Any:
         raise ArtifactError(f"{path}: not UTF-8 at byte {error.start}") from None
     except json.JSONDecodeError as error:
         raise ArtifactError(f"{path}: truncated or not JSON: {error}") from None
+
+
+def _read_log(folder: Path) -> TrainingLog:
+    path = folder / LOG_FILE
+    try:
+        return TrainingLog.from_jsonl(path.read_text(encoding="utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"{path}: not UTF-8 at byte {error.start}") from None
 
 
 def _read_vocab(path: Path) -> dict[str, int]:

@@ -21,6 +21,7 @@ from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError, VocabSizeError
 from hf_scaffold.pretokenize import pretokenizer_of
 from hf_scaffold.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes
+from hf_scaffold.training_log import TrainingLog, with_merges
 
 if TYPE_CHECKING:
     from tokenizers.normalizers import Normalizer
@@ -46,6 +47,7 @@ def train(
     continuing_subword_prefix: str | None = None,
     end_of_word_suffix: str | None = None,
     scaffold: bool = True,
+    log: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> ScaffoldBPE:
     """Learn Scaffold-BPE merges from pre-token counts.
@@ -71,6 +73,7 @@ def train(
         continuing_subword_prefix: Marks characters, and so tokens, that don't begin a pre-token: "##".
         end_of_word_suffix: Marks characters, and so tokens, that end a pre-token: "</w>".
         scaffold: False trains plain BPE, merge for merge what `tokenizers.trainers.BpeTrainer` learns.
+        log: Keep what happened to each token, when and why, as `ScaffoldBPE.log`, for `history`. Free if off.
         progress: Called about ten times a second with the tokens reached and vocab_size.
     Returns:
         ScaffoldBPE. Smaller than vocab_size where candidates run out: then `stop_reason` says so, with a
@@ -127,6 +130,7 @@ def train(
         min_frequency=min_frequency,
         max_token_length=max_token_length or 0,
         scaffold=scaffold,
+        log=log,
     )
     outcome = loop.run(vocab_size, progress and (lambda done: progress(done, vocab_size)))
     settings = {
@@ -148,6 +152,7 @@ def train(
         end_of_word_suffix=end_of_word_suffix or None,
         stop_reason=_stop_reason(outcome, loop, vocab_size, min_frequency),
         training=_training(counts, settings),
+        log=_training_log(loop) if log else None,
     )
     return bpe.with_raw_agreement(counts)
 
@@ -475,6 +480,21 @@ def _training(counts: PreTokenCounts, settings: dict[str, Any]) -> dict[str, Any
         "pretokenizer": counts.pretokenizer.preset,
         "settings": settings,
     }
+
+
+def _training_log(loop: MergeLoop) -> TrainingLog:
+    tokens = [token.decode() for token in loop.tokens]
+    rows = (
+        (
+            kind,
+            tokens[token],
+            frequency,
+            (tokens[left],) if right < 0 else (tokens[left], tokens[right]),
+            head_frequency,
+        )
+        for kind, token, frequency, left, right, head_frequency in loop.events
+    )
+    return TrainingLog(tuple(with_merges(rows)), dict(zip(tokens, loop.frequencies, strict=True)))
 
 
 def _raw_splits(

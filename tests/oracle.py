@@ -19,7 +19,8 @@ class Trained:
     alphabet: list[str]
     special_tokens: list[str]
     sequences: list[tuple[list[str], int]]  # L at the end, with counts
-    events: list[tuple[str, ...]] = field(default_factory=list)
+    # In order: what happened, to which token, its frequency, the head that decided it, the head's frequency.
+    events: list[tuple[str, str, int, tuple[str, ...], int]] = field(default_factory=list)
 
     @property
     def vocab(self) -> list[str]:
@@ -141,7 +142,7 @@ def train(
         frequency, left, right, token = first
         if token is not None:
             scaffolds.remove(token)
-            events.append(("reinstated", token, frequency))
+            events.append(("reinstated", token, frequency, (token,), frequency))
             continue
         merged = join(left, right, prefix)
         if merged not in expanded:
@@ -150,22 +151,24 @@ def train(
             length[merged] = length[left] + length[right]
         elif merged in scaffolds:
             scaffolds.remove(merged)
-            events.append(("reinstated", merged, frequency))
+            occurrences = token_frequencies(sequences)[merged]
+            events.append(("reinstated", merged, occurrences, (left, right), frequency))
         if (left, right) not in merges:
             merges.append((left, right))
         sequences = [(replace(symbols, left, right, prefix), count) for symbols, count in sequences]
-        events.append(("merged", left, right, frequency))
+        frequencies = token_frequencies(sequences)
+        events.append(("merged", merged, frequencies[merged], (left, right), frequency))
         if not scaffold:
             continue
         first = head()
-        head_frequency = 0 if first is None else first[0]
-        frequencies = token_frequencies(sequences)
         for part in dict.fromkeys((left, right)):
-            if part in fixed or part in scaffolds:
+            if first is None or part in fixed or part in scaffolds:
                 continue
+            head_frequency, head_left, head_right, head_scaffold = first
             if frequencies[part] < head_frequency:
+                named = (head_left, head_right) if head_scaffold is None else (head_scaffold,)
                 scaffolds.add(part)
-                events.append(("marked", part, frequencies[part], head_frequency))
+                events.append(("marked", part, frequencies[part], named, head_frequency))
     return Trained(expanded, scaffolds, merges, alphabet, list(special_tokens), sequences, events)
 
 
