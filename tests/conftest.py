@@ -1,3 +1,4 @@
+import signal
 from importlib.resources import files
 from importlib.util import find_spec
 
@@ -5,6 +6,9 @@ import pytest
 
 MISSING = [name for name in ("torch", "accelerate") if find_spec(name) is None]
 collect_ignore = ["models"] if MISSING else []
+
+# A shell's background jobs ignore Ctrl-C, and so would the programs that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter):

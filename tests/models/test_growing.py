@@ -1,7 +1,7 @@
 """A model grows with its tokenizer."""
 
-import toys
 import torch
+import toys
 from transformers import GPT2Config, GPT2LMHeadModel
 
 
