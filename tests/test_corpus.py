@@ -448,3 +448,15 @@ def test_sources_are_described():
     assert describe_source(Path("a/b.txt")) == "'a/b.txt'"
     assert describe_source(document for document in "ab") == "a generator"
     assert describe_source(io.StringIO()) == "a StringIO"
+
+
+def test_ends_are_marked_however_a_document_comes(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"one two three\nfour")
+    (tmp_path / "b.txt").write_bytes(b"")
+    (tmp_path / "c.jsonl").write_bytes(b'{"text": "five six seven"}\n{"text": ""}\n{"text": "eight"}\n')
+    options = {"cut": lambda text: text.rfind(b" ") + 1, "block_size": 4, "mark_ends": True}
+    documents = b"\0".join(iter_documents(tmp_path / "*", **options)).split(b"\0\0")
+    assert [document.replace(b"\0", b"") for document in documents] == [
+        b"one two three\nfour", b"five six seven", b"eight",
+    ]  # fmt: skip
+    assert list(iter_documents(tmp_path / "a.txt", mark_ends=True)) == [b"one two three\n", b"", b"four", b""]
