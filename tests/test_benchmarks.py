@@ -53,7 +53,7 @@ def test_encoders_are_compared(english_text, tmp_path):
     assert f"ids from {'; '.join(ours)}." in output
     assert f"ids from {'; '.join(plain)}." in output
     assert "OTHER" not in output
-    assert page.read_text() == f"Before\n<!-- encode.py -->\n\n{output}\n<!-- end -->\nAfter\n"
+    assert page.read_text() == f"Before\n<!-- encode.py -->\n\n{output}<!-- end -->\nAfter\n"
     found = json.loads(runs.read_text())["runs"]
     assert [run["peer"] for run in found] == [*ours, *plain]
     for one in found:
