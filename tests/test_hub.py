@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from hub_server import Blob, Commit, HubServer
 
 from hf_scaffold.model_card import BEGIN, END
 
+PROGRAM = Path(sysconfig.get_path("scripts"), "hf-scaffold")
 ANN, BOB = "token-of-ann", "token-of-bob"
 TEXTS = ["international zona ationa 日本 naïve", "<|eos|>Arizona\n bana\t🙂", "", " ", "\x00é\U0010ffff"]
 FILES = {
@@ -452,7 +454,7 @@ def test_the_command_says_what_is_wrong_in_one_line(hub, installed, folder, repo
 def test_the_command_without_a_network(hub, folder, repo, tmp_path):
     settings = {"HF_ENDPOINT": "http://127.0.0.1:1"}  # where nobody listens
     process = subprocess.run(
-        [sys.executable, "-P", "-m", "hf_scaffold", "push", folder, repo],
+        [PROGRAM, "push", folder, repo],
         env={**clean_environment(), **hub.environment(tmp_path, ANN), **settings},
         capture_output=True,
         text=True,
