@@ -19,7 +19,7 @@ import re
 import tempfile
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from functools import cache, cached_property, partial, reduce
+from functools import cache, partial, reduce
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from types import ModuleType
@@ -611,6 +611,7 @@ class CallBackend:
         self.no_truncation = self.frame.no_truncation
         self.enable_padding = self.frame.enable_padding
         self.no_padding = self.frame.no_padding
+        self._pipelines: Pipelines | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.public, name)
@@ -625,9 +626,13 @@ class CallBackend:
         padding: dict[str, Any] | None = self.frame.padding
         return padding
 
-    @cached_property
+    # No cached_property in this file: before Python 3.12 it has a lock; dill, with which datasets copies a
+    # class from the Hub to its processes, makes the copy's lock one that is never released.
+    @property
     def pipelines(self) -> Pipelines:
-        return self.pipelines_of(self.encode_special_tokens)
+        if self._pipelines is None:
+            self._pipelines = self.pipelines_of(self.encode_special_tokens)
+        return self._pipelines
 
     def encode_batch(
         self, inputs: list[Any], add_special_tokens: bool = True, is_pretokenized: bool = False
@@ -754,6 +759,7 @@ class LazyEncoding:
         self._ids = ids
         self._n_sequences = n_sequences
         self._encode = encode
+        self._encoding: Encoding | None = None
 
     # Once there is an Encoding it has the word: pad, truncate and set_sequence_id change it in place.
 
@@ -774,11 +780,13 @@ class LazyEncoding:
 
     @property
     def _is_computed(self) -> bool:
-        return "encoding" in self.__dict__
+        return self._encoding is not None
 
-    @cached_property
+    @property
     def encoding(self) -> Encoding:
-        return self._encode()[0]
+        if self._encoding is None:
+            self._encoding = self._encode()[0]
+        return self._encoding
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.encoding, name)

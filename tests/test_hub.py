@@ -269,6 +269,30 @@ result = tokenizer(text)["input_ids"]
         assert other.run("result = load(repo)(text)['input_ids']", repo=repo, text=text) == ids
 
 
+def test_dill_can_copy_what_was_loaded(machine, folder, repo, expected):
+    """`datasets` sends functions, and a class from the Hub with them, to its processes this way."""
+    push(machine, folder, repo)
+    code = """
+import threading
+import dill
+
+result = None
+
+def encode():
+    global result
+    copied = dill.loads(dill.dumps(load(repo)))
+    encodings = [copied(text, return_offsets_mapping=offsets) for offsets in (False, True) for text in texts]
+    result = [encoding["input_ids"] for encoding in encodings], len(copied(texts)[0].tokens)
+
+thread = threading.Thread(target=encode, daemon=True)
+thread.start()
+thread.join(timeout=60)  # waiting for a lock would never end
+"""
+    ids, n_tokens = machine.run(code, repo=repo, texts=TEXTS)
+    assert ids == [*expected, *expected]
+    assert n_tokens == len(expected[0])
+
+
 # ---- revisions
 
 
