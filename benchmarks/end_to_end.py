@@ -33,7 +33,7 @@ BLOCK = 128  # tokens a row of the training set
 
 
 def say(name: str, text: object) -> None:
-    print(f"{name:<24}{text}", flush=True)
+    print(f"{name:<25}{text}", flush=True)
 
 
 @contextmanager
