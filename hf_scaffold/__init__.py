@@ -30,15 +30,18 @@ from hf_scaffold.errors import (
 
 if TYPE_CHECKING:
     from hf_scaffold.artifact import ScaffoldBPE
+    from hf_scaffold.baselines import BASELINES, load_any_tokenizer, train_baseline
     from hf_scaffold.comparison import Standalone, VocabularyChange, compare, standalone_share
     from hf_scaffold.counts import PreTokenCounts, count
     from hf_scaffold.evaluation import Evaluation, EvaluationText, evaluate
     from hf_scaffold.pretokenize import CHARACTER_PRESETS, PRESETS, Pretokenizer, get_pretokenizer
     from hf_scaffold.shards import ShardIndex, write_shards
+    from hf_scaffold.tables import MetricRow, TokenizerComparison, compare_tokenizers
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
     from hf_scaffold.trainer import train, train_tokenizer
 
 __all__ = [
+    "BASELINES",
     "CHARACTER_PRESETS",
     "PRESETS",
     "ArtifactError",
@@ -47,6 +50,7 @@ __all__ = [
     "CountOverflowError",
     "Evaluation",
     "EvaluationText",
+    "MetricRow",
     "PreTokenCounts",
     "Pretokenizer",
     "ScaffoldBPE",
@@ -54,13 +58,17 @@ __all__ = [
     "ScaffoldTokenizerFast",
     "ShardIndex",
     "Standalone",
+    "TokenizerComparison",
     "VocabularyChange",
     "compare",
+    "compare_tokenizers",
     "count",
     "evaluate",
     "get_pretokenizer",
+    "load_any_tokenizer",
     "standalone_share",
     "train",
+    "train_baseline",
     "train_tokenizer",
     "write_shards",
 ]
@@ -68,23 +76,29 @@ __all__ = [
 __version__ = version("hf_scaffold")
 
 _HOMES = {
+    "BASELINES": "baselines",
     "CHARACTER_PRESETS": "pretokenize",
     "PRESETS": "pretokenize",
     "Evaluation": "evaluation",
     "EvaluationText": "evaluation",
+    "MetricRow": "tables",
     "PreTokenCounts": "counts",
     "Pretokenizer": "pretokenize",
     "ScaffoldBPE": "artifact",
     "ScaffoldTokenizerFast": "tokenization_scaffold",
     "ShardIndex": "shards",
     "Standalone": "comparison",
+    "TokenizerComparison": "tables",
     "VocabularyChange": "comparison",
     "compare": "comparison",
+    "compare_tokenizers": "tables",
     "count": "counts",
     "evaluate": "evaluation",
     "get_pretokenizer": "pretokenize",
+    "load_any_tokenizer": "baselines",
     "standalone_share": "comparison",
     "train": "trainer",
+    "train_baseline": "baselines",
     "train_tokenizer": "trainer",
     "write_shards": "shards",
 }

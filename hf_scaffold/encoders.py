@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from hf_scaffold._cpus import n_cpus
 from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.byte_level import bytes_to_symbols
 from hf_scaffold.counts import PreTokenCounts
@@ -132,6 +133,9 @@ def encoder_of(tokenizer: Any, tokens: Sequence[str] | None) -> Encoder:
         return BackendEncoder(name, tokenizer)
     if _is_from_transformers(tokenizer):
         return _encoder_from_transformers(name, tokenizer)
+    if type(tokenizer).__name__ == "SentencePieceProcessor":
+        pieces = tokenizer.id_to_piece([*range(tokenizer.get_piece_size())])
+        return Encoder(name, pieces, lambda texts: tokenizer.encode(texts, num_threads=n_cpus()))
     if not callable(tokenizer):
         raise ConfigurationError(
             "can't evaluate a " + type(tokenizer).__name__ + "; give a ScaffoldBPE, a tokenizer of "

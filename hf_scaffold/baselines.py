@@ -1,0 +1,326 @@
+"""Tokenizers to compare with: trained on the same counts, or anyone's, from a file or by name.
+
+Trained on the same counts, all but SentencePiece see the same pre-tokens in the byte-level alphabet, so that
+nothing but the algorithm differs, and every text can be encoded without an unknown token.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from hf_scaffold._cpus import n_cpus
+from hf_scaffold.byte_level import BYTE_TO_SYMBOL, bytes_to_symbols
+from hf_scaffold.corpus import import_extra
+from hf_scaffold.counts import PreTokenCounts
+from hf_scaffold.errors import ConfigurationError, VocabSizeError
+from hf_scaffold.pretokenize import get_pretokenizer
+from hf_scaffold.trainer import train
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+__all__ = ["BASELINES", "load_any_tokenizer", "train_baseline"]
+
+# Not "##": no text in the byte-level alphabet spells this, so every token has one reading.
+CONTINUING_PREFIX = "…"
+UNKNOWN = "<unk>"
+
+_ALPHABET = sorted(BYTE_TO_SYMBOL.values())
+_CHUNK = 1 << 20  # characters of a text that a trainer of `tokenizers` is fed with
+_LONGEST_WORD = 1000  # bytes; the default of 100 makes longer ones unknown
+
+# How the names of tiktoken's files begin, and how their text is cut.
+_TIKTOKEN_PRESETS = {"o200k": "gpt4o", "r50k": "gpt2", "p50k": "gpt2", "gpt2": "gpt2"}
+_OTHER_TIKTOKEN_PRESET = "llama3"  # cl100k cuts alike but for white space at the very end of a text
+
+
+def train_baseline(
+    kind: str, counts: PreTokenCounts, vocab_size: int = 30_000, *, special_tokens: Sequence[str] = ()
+) -> PreTrainedTokenizerFast:
+    """Train a tokenizer of another kind on the same counts, to compare with.
+
+    Args:
+        kind: One of `BASELINES`:
+
+            - "bpe": plain BPE, the tokens of `train(..., scaffold=False)`;
+            - "wordpiece", "unigram": by the trainers of `tokenizers`, on the pre-tokens that were counted;
+            - "sentencepiece-bpe", "sentencepiece-unigram": by `sentencepiece`, on characters with
+              byte_fallback and split_digits. Its words are the counted pre-tokens, and it is none of
+              its own if they hold line ends or tabs, which it can't. A space is "▁", as usual there.
+        counts: With an alphabet of bytes. What a trainer of `tokenizers` or `sentencepiece` makes of a text
+            depends on its words and their counts alone, so this equals training on the text.
+        vocab_size: Tokens, special tokens included; fewer where candidates run out.
+        special_tokens: Control tokens. They come first, or behind "<unk>" where there is one.
+    Returns:
+        A PreTrainedTokenizerFast: `save_pretrained` writes it. Only "bpe" and the SentencePiece kinds are the
+        same bytes each time: the trainers of `tokenizers` decide ties by the order of a hash table.
+    Raises:
+        ConfigurationError: no such kind, an alphabet of characters, or sentencepiece is not installed.
+        VocabSizeError: vocab_size is below special tokens and alphabet.
+    Cost: for a 64 MB novel collection and 32,000 tokens, see `benchmarks`; "unigram" takes longest.
+    Example:
+        >>> import hf_scaffold as hs
+        >>> counts = hs.PreTokenCounts.from_mapping({"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5})
+        >>> train_baseline("bpe", counts, 259).tokenize("hugs")
+        ['hug', 's']
+        >>> train_baseline("wordpiece", counts, 520).tokenize("bugs")
+        ['b', '…ug', '…s']
+    """
+    if kind not in _TRAINERS:
+        raise ConfigurationError(f"there is no baseline {kind!r}; there are {', '.join(BASELINES)}")
+    if counts.pretokenizer.alphabet != "bytes":
+        raise ConfigurationError("baselines are trained on bytes; count the corpus with alphabet='bytes'")
+    backend = _TRAINERS[kind](counts, vocab_size, list(special_tokens))
+    backend.add_special_tokens([AddedToken(token, normalized=False) for token in special_tokens])
+    from transformers import PreTrainedTokenizerFast
+
+    unk_token = UNKNOWN if backend.token_to_id(UNKNOWN) is not None else None
+    settings: Any = {"tokenizer_object": backend, "unk_token": unk_token}
+    return PreTrainedTokenizerFast(**settings)  # type: ignore[no-untyped-call]  # stock has no annotations there
+
+
+def _train_bpe(counts: PreTokenCounts, vocab_size: int, special_tokens: list[str]) -> Tokenizer:
+    bpe = train(counts, vocab_size, special_tokens=special_tokens, scaffold=False)
+    return _on_bytes(Tokenizer(bpe.raw_model()), counts, decoders.ByteLevel())
+
+
+def _train_wordpiece(counts: PreTokenCounts, vocab_size: int, special_tokens: list[str]) -> Tokenizer:
+    # The trainer knows only the continuing symbols that occur; without the others, other texts have unknowns.
+    missing = [CONTINUING_PREFIX + s for s in _ALPHABET if s not in _continuing_symbols(counts)]
+    _require(vocab_size, 1 + len(special_tokens) + 2 * len(_ALPHABET))
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size - len(missing),
+        special_tokens=[UNKNOWN, *special_tokens],
+        initial_alphabet=_ALPHABET,
+        continuing_subword_prefix=CONTINUING_PREFIX,
+        show_progress=False,
+    )
+    vocab = _trained(models.WordPiece(unk_token=UNKNOWN), trainer, counts).get_vocab()
+    vocab |= {token: len(vocab) + i for i, token in enumerate(missing)}
+    model = models.WordPiece(
+        vocab,
+        unk_token=UNKNOWN,
+        max_input_chars_per_word=_LONGEST_WORD,
+        continuing_subword_prefix=CONTINUING_PREFIX,
+    )
+    unprefixed = decoders.Replace(Regex(f"^{CONTINUING_PREFIX}"), "")
+    return _on_bytes(Tokenizer(model), counts, decoders.Sequence([unprefixed, decoders.ByteLevel()]))
+
+
+def _continuing_symbols(counts: PreTokenCounts) -> set[str]:
+    """The symbols that occur other than at the start of a pre-token."""
+    inside = np.ones(len(counts.data), bool)
+    inside[counts.offsets[:-1]] = False
+    occurring = np.unique(np.frombuffer(counts.data, np.uint8)[inside])
+    return {BYTE_TO_SYMBOL[byte] for byte in occurring.tolist()}
+
+
+def _train_unigram(counts: PreTokenCounts, vocab_size: int, special_tokens: list[str]) -> Tokenizer:
+    _require(vocab_size, len(special_tokens) + len(_ALPHABET))
+    trainer = trainers.UnigramTrainer(
+        vocab_size=vocab_size,
+        special_tokens=special_tokens,
+        initial_alphabet=_ALPHABET,
+        show_progress=False,
+    )
+    return _on_bytes(_trained(models.Unigram(), trainer, counts), counts, decoders.ByteLevel())
+
+
+def _require(vocab_size: int, smallest: int) -> None:
+    if vocab_size < smallest:
+        raise VocabSizeError(
+            f"vocab_size is {vocab_size}, but special tokens and alphabet need {smallest}; raise vocab_size",
+            smallest,
+        )
+
+
+def _trained(model: Any, trainer: Any, counts: PreTokenCounts) -> Tokenizer:
+    """A model of `tokenizers`, trained on pre-tokens in the byte-level alphabet, which has no white space."""
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.train_from_iterator(_repeated(counts), trainer)
+    return tokenizer
+
+
+def _repeated(counts: PreTokenCounts) -> Iterator[str]:
+    """Texts in which each pre-token occurs as often as it is counted, with a space behind each."""
+    chunk, room = [], _CHUNK
+    for pretoken, left in counts.items():
+        word = bytes_to_symbols(pretoken) + " "
+        while left:
+            n = min(left, max(1, room // len(word)))
+            chunk.append(word * n)
+            room -= n * len(word)
+            left -= n
+            if room <= 0 or left:
+                yield "".join(chunk)
+                chunk, room = [], _CHUNK
+    yield "".join(chunk)
+
+
+def _on_bytes(backend: Tokenizer, counts: PreTokenCounts, decoder: decoders.Decoder) -> Tokenizer:
+    """The tokenizer with the pipeline that the counts were made by."""
+    if counts.pretokenizer.normalizer is not None:
+        backend.normalizer = counts.pretokenizer.normalizer
+    backend.pre_tokenizer = counts.pretokenizer.pre_tokenizer
+    backend.decoder = decoder
+    return backend
+
+
+# ---- SentencePiece
+
+
+def _train_sentencepiece(
+    model_type: str, counts: PreTokenCounts, vocab_size: int, special_tokens: list[str]
+) -> Tokenizer:
+    sentencepiece = import_extra("sentencepiece", "baselines")
+    _require(vocab_size, 1 + len(special_tokens) + 256)
+    with tempfile.TemporaryDirectory(prefix="hf-scaffold-") as folder:
+        words = Path(folder, "words.tsv")
+        with words.open("w", encoding="utf-8", newline="\n") as stream:
+            stream.writelines(_sentencepiece_words(counts))
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                input=str(words),
+                input_format="tsv",
+                model_prefix=str(Path(folder, "trained")),
+                model_type=model_type,
+                vocab_size=vocab_size,
+                hard_vocab_limit=False,
+                unk_piece=UNKNOWN,
+                bos_id=-1,
+                eos_id=-1,
+                control_symbols=special_tokens,
+                character_coverage=0.9995,
+                byte_fallback=True,
+                split_digits=True,
+                normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
+                add_dummy_prefix=False,
+                num_threads=n_cpus(),
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise ConfigurationError(f"sentencepiece can't train on this: {error}") from error
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(Path(folder, "trained.model")))
+    return _sentencepiece_backend(processor, model_type)
+
+
+def _sentencepiece_words(counts: PreTokenCounts) -> Iterator[str]:
+    """Lines of word and count; what is no text, and white space but spaces inside words, is left out."""
+    for pretoken, n in counts.items():
+        word = re.sub(r"[^\S ]|\0", "", pretoken.decode(errors="ignore"))
+        if word.strip():
+            yield f"{word}\t{n}\n"
+
+
+def _sentencepiece_backend(processor: Any, model_type: str) -> Tokenizer:
+    """What encodes as SentencePiece does, with the pieces cut before each "▁", which none has inside."""
+    ids = range(processor.get_piece_size())
+    pieces = [(processor.id_to_piece(i), processor.get_score(i)) for i in ids]
+    model: models.Model
+    if model_type == "unigram":
+        model = models.Unigram(pieces, processor.unk_id(), byte_fallback=True)
+    else:
+        from transformers.convert_slow_tokenizer import generate_merges
+
+        vocab = {piece: token_id for token_id, (piece, _) in enumerate(pieces)}
+        # The piece made first has the largest score.
+        scores = {piece: score for i, (piece, score) in enumerate(pieces) if not _is_not_merged(processor, i)}
+        merges = generate_merges(vocab, scores)
+        model = models.BPE(vocab, merges, unk_token=UNKNOWN, fuse_unk=True, byte_fallback=True)
+    backend = Tokenizer(model)
+    backend.normalizer = normalizers.Replace(" ", "▁")
+    backend.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    return backend
+
+
+def _is_not_merged(processor: Any, token_id: int) -> bool:
+    return bool(
+        processor.is_control(token_id) or processor.is_unknown(token_id) or processor.is_byte(token_id)
+    )
+
+
+_Trainer = Callable[[PreTokenCounts, int, list[str]], Tokenizer]
+_TRAINERS: dict[str, _Trainer] = {
+    "bpe": _train_bpe,
+    "wordpiece": _train_wordpiece,
+    "unigram": _train_unigram,
+    "sentencepiece-bpe": lambda *args: _train_sentencepiece("bpe", *args),
+    "sentencepiece-unigram": lambda *args: _train_sentencepiece("unigram", *args),
+}
+BASELINES: tuple[str, ...] = tuple(_TRAINERS)
+
+
+# ---- anyone's
+
+
+def load_any_tokenizer(source: str | os.PathLike[str]) -> Any:
+    """A tokenizer from wherever it is, as something that `evaluate` takes.
+
+    Args:
+        source: A `tokenizer.json`; a `.model` of SentencePiece; a `.tiktoken` file, of which the start of the
+            name tells how text is cut (o200k, r50k, p50k; others as cl100k and Llama 3); a folder that
+            `save_pretrained` wrote, or a name on the Hub, for `AutoTokenizer`.
+    Returns:
+        A `tokenizers.Tokenizer`, a `SentencePieceProcessor` or a tokenizer of transformers.
+    Raises:
+        FileNotFoundError: there is no such file.
+        ConfigurationError: the file can't be read, or needs a package that is not installed.
+        OSError: AutoTokenizer finds nothing of that name.
+    """
+    path = Path(source)
+    loader = _LOADERS.get(path.suffix)
+    if loader is None or path.is_dir():
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(os.fspath(source))
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"there is no file {path}; a folder or a name on the Hub has no {path.suffix}"
+        )
+    try:
+        return loader(path)
+    except ConfigurationError:
+        raise
+    except Exception as error:  # what `tokenizers` and `sentencepiece` raise is no narrower
+        raise ConfigurationError(f"{path} can't be read as a tokenizer: {error}") from error
+
+
+def _load_json(path: Path) -> Tokenizer:
+    return Tokenizer.from_file(str(path))
+
+
+def _load_sentencepiece(path: Path) -> Any:
+    sentencepiece = import_extra("sentencepiece", "baselines")
+    return sentencepiece.SentencePieceProcessor(model_file=str(path))
+
+
+def _load_tiktoken(path: Path) -> Tokenizer:
+    import_extra("tiktoken", "baselines")
+    from transformers.convert_slow_tokenizer import TikTokenConverter
+
+    converter: Any = TikTokenConverter
+    backend: Tokenizer = converter(str(path)).converted()
+    family = path.name.partition("_")[0].partition(".")[0]
+    preset = _TIKTOKEN_PRESETS.get(family, _OTHER_TIKTOKEN_PRESET)
+    backend.pre_tokenizer = get_pretokenizer(preset).pre_tokenizer
+    return backend
+
+
+_LOADERS: Mapping[str, Callable[[Path], Any]] = {
+    ".json": _load_json,
+    ".model": _load_sentencepiece,
+    ".tiktoken": _load_tiktoken,
+}

@@ -1,0 +1,155 @@
+"""A table of tokenizers by metric, with the best of each marked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hf_scaffold.baselines import load_any_tokenizer
+from hf_scaffold.corpus import Source
+from hf_scaffold.counts import PreTokenCounts
+from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.evaluation import Evaluation, EvaluationText, evaluate
+
+__all__ = ["METRICS", "Metric", "MetricRow", "TokenizerComparison", "compare_tokenizers"]
+
+Text = Source | EvaluationText | PreTokenCounts
+TRAIN, HELD_OUT = "train", "held-out"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One line of a table.
+
+    Args:
+        name: As in `Evaluation.to_dict`, with what it is taken at behind a colon.
+        label: For people.
+        higher_is_better: Which values are best; None for what is neither good nor bad.
+        of: The value of an evaluation; None where it has none.
+    """
+
+    name: str
+    label: str
+    higher_is_better: bool | None
+    of: Callable[[Evaluation], float | None]
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric("vocab_size", "vocabulary", None, lambda e: e.vocab_size),
+    Metric("bytes_per_token", "bytes per token", True, lambda e: e.bytes_per_token),
+    Metric("n_tokens", "tokens", False, lambda e: e.n_tokens),
+    Metric("tokens_per_word", "tokens per word", False, lambda e: e.tokens_per_word),
+    Metric("entropy", "Shannon entropy, bits", True, lambda e: e.entropy),
+    Metric("redundancy", "redundancy", False, lambda e: e.redundancy),
+    Metric("renyi_efficiency", "Rényi efficiency, α = 2.5", True, Evaluation.renyi_efficiency),  # noqa: RUF001
+    Metric("vocab_used", "tokens used", True, lambda e: e.vocab_used),
+    Metric("frequency_percentile:50", "median frequency", True, lambda e: e.frequency_percentile(50)),
+    Metric("frequency_percentile:95", "frequency at 95 %", True, lambda e: e.frequency_percentile(95)),
+    Metric("share_under:1", "share never used", False, lambda e: e.share_under(1)),
+    Metric("share_under:100", "share under 100 times", False, lambda e: e.share_under(100)),
+)
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """What the tokenizers reach in one metric on one text.
+
+    Args:
+        text: "train" or "held-out".
+        metric, label, higher_is_better: See `Metric`.
+        values: Name of the tokenizer to value; None where it has none.
+        best: Names of those with the best value, in their order; () where all values are alike, or none is
+            better than another.
+    """
+
+    text: str
+    metric: str
+    label: str
+    higher_is_better: bool | None
+    values: dict[str, float | None]
+    best: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TokenizerComparison:
+    """Tokenizers by metric.
+
+    Args:
+        rows: By text, then in the order of `METRICS`.
+        evaluations: Text to name to evaluation.
+    """
+
+    rows: tuple[MetricRow, ...]
+    evaluations: dict[str, dict[str, Evaluation]]
+
+    def row(self, metric: str, text: str = TRAIN) -> MetricRow:
+        """The row of a metric.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for row in self.rows:
+            if (row.text, row.metric) == (text, metric):
+                return row
+        raise KeyError(f"no metric {metric!r} of the text {text!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The rows, and all metrics of each tokenizer, as what JSON can hold."""
+        return {
+            "rows": [asdict(row) for row in self.rows],
+            "evaluations": {
+                text: {name: evaluation.to_dict() for name, evaluation in evaluations.items()}
+                for text, evaluations in self.evaluations.items()
+            },
+        }
+
+
+def compare_tokenizers(
+    tokenizers: Mapping[str, Any], train: Text | None = None, held_out: Text | None = None
+) -> TokenizerComparison:
+    """Measure tokenizers on the same text, and on text that none of them was trained on.
+
+    Args:
+        tokenizers: Name to what `evaluate` takes; or to a path or a name on the Hub, for
+            `load_any_tokenizer`.
+        train: The text that they were trained on, as for `evaluate`. None leaves it out.
+        held_out: Other text. None leaves it out. The two are never added up.
+    Raises:
+        ConfigurationError: no tokenizer, or no text, is given; or what `evaluate` raises.
+    Cost: each text is counted once for each way to cut it; what cuts text by means of its own encodes it.
+    Example:
+        >>> import hf_scaffold as hs
+        >>> counts = hs.PreTokenCounts.from_mapping({"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5})
+        >>> plain, scaffold = (hs.train(counts, 259, scaffold=kind) for kind in (False, True))
+        >>> table = compare_tokenizers({"BPE": plain, "Scaffold-BPE": scaffold}, counts)
+        >>> row = table.row("n_tokens")
+        >>> row.values, row.best
+        ({'BPE': 62, 'Scaffold-BPE': 49}, ('Scaffold-BPE',))
+    """
+    texts = {name: text for name, text in ((TRAIN, train), (HELD_OUT, held_out)) if text is not None}
+    if not tokenizers or not texts:
+        raise ConfigurationError("give at least one tokenizer, and train or held_out to compare on")
+    shared = {
+        name: text if isinstance(text, PreTokenCounts | EvaluationText) else EvaluationText(text)
+        for name, text in texts.items()
+    }
+    evaluations: dict[str, dict[str, Evaluation]] = {text: {} for text in shared}
+    for name, tokenizer in tokenizers.items():
+        if isinstance(tokenizer, str | os.PathLike):
+            tokenizer = load_any_tokenizer(tokenizer)
+        for text_name, text in shared.items():
+            evaluations[text_name][name] = evaluate(tokenizer, text, name=name)
+    rows = [_row(text, metric, evaluations[text]) for text in evaluations for metric in METRICS]
+    return TokenizerComparison(tuple(rows), evaluations)
+
+
+def _row(text: str, metric: Metric, evaluations: Mapping[str, Evaluation]) -> MetricRow:
+    values = {name: metric.of(evaluation) for name, evaluation in evaluations.items()}
+    known = [value for value in values.values() if value is not None]
+    best: tuple[str, ...] = ()
+    if metric.higher_is_better is not None and len(set(known)) > 1:
+        target = max(known) if metric.higher_is_better else min(known)
+        best = tuple(name for name, value in values.items() if value == target)
+    return MetricRow(text, metric.name, metric.label, metric.higher_is_better, values, best)
