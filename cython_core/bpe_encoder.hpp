@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "dice.hpp"
 #include "pair_key.hpp"
 #include "utf8.hpp"
 #include "widths.hpp"
@@ -155,22 +156,21 @@ class BpeEncoder {
         return;
       }
     }
-    work.nodes.clear();
-    if (by_character_) {
-      characters_.read(bytes, n, [&](token_id_t token) { work.nodes.push_back({token, 0, 0, 0}); });
-    } else {
-      for (std::size_t i = 0; i < n; ++i) {
-        if (byte_ids_[bytes[i]] != NO_ID) work.nodes.push_back({byte_ids_[bytes[i]], 0, 0, 0});
-      }
-    }
+    read(bytes, n, work);
     if (work.nodes.size() <= SHORT) {
       merge_by_scanning(work);
     } else {
-      merge_by_queue(work);
+      merge_by_queue(work, [] { return false; });
     }
-    for (const Node& node : work.nodes) {
-      if (node.token != NO_ID) append(node.token, out);
-    }
+    write(work, out);
+  }
+
+  // The same with BPE-dropout: before each merge the candidates are gone through in order, and each is passed over
+  // where the dice drop it. Merging ends when all have been passed over.
+  void encode(const unsigned char* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out, Dice dice) const {
+    read(bytes, n, work);
+    merge_by_queue(work, [&] { return dice.drops(); });
+    write(work, out);
   }
 
  private:
@@ -194,6 +194,7 @@ class BpeEncoder {
   struct Work {
     std::vector<Node> nodes;
     std::vector<Candidate> queue;
+    std::vector<Candidate> dropped;
   };
 
  private:
@@ -202,6 +203,23 @@ class BpeEncoder {
 
   std::uint32_t rank_of(const Node& left, const Node& right) const {
     return rules_.find(left.token, right.token).rank;
+  }
+
+  void read(const unsigned char* bytes, std::size_t n, Work& work) const {
+    work.nodes.clear();
+    if (by_character_) {
+      characters_.read(bytes, n, [&](token_id_t token) { work.nodes.push_back({token, 0, 0, 0}); });
+    } else {
+      for (std::size_t i = 0; i < n; ++i) {
+        if (byte_ids_[bytes[i]] != NO_ID) work.nodes.push_back({byte_ids_[bytes[i]], 0, 0, 0});
+      }
+    }
+  }
+
+  void write(const Work& work, std::vector<token_id_t>& out) const {
+    for (const Node& node : work.nodes) {
+      if (node.token != NO_ID) append(node.token, out);
+    }
   }
 
   // Ranks stand beside the nodes, so that each merge looks up two pairs and scans for the lowest rank.
@@ -223,11 +241,14 @@ class BpeEncoder {
     }
   }
 
-  // A queued rank that is no longer the node's own is stale.
-  void merge_by_queue(Work& work) const {
+  // A queued rank that is no longer the node's own is stale. drops() tells whether to pass over a candidate, stale
+  // ones too, as in `tokenizers`: the chances are the same there and here.
+  template <class Drops>
+  void merge_by_queue(Work& work, Drops drops) const {
     std::vector<Node>& nodes = work.nodes;
     const std::uint32_t n = static_cast<std::uint32_t>(nodes.size());
     work.queue.clear();
+    work.dropped.clear();
     for (std::uint32_t i = 0; i < n; ++i) {
       nodes[i].previous = i == 0 ? END : i - 1;
       nodes[i].next = i + 1 == n ? END : i + 1;
@@ -237,6 +258,12 @@ class BpeEncoder {
       const Candidate candidate = work.queue.front();
       std::pop_heap(work.queue.begin(), work.queue.end());
       work.queue.pop_back();
+      if (drops()) {
+        work.dropped.push_back(candidate);
+        continue;
+      }
+      for (const Candidate& dropped : work.dropped) push(work, dropped);
+      work.dropped.clear();
       Node& node = nodes[candidate.node];
       if (node.token == NO_ID || node.rank != candidate.rank) continue;
       Node& gone = nodes[node.next];
@@ -249,13 +276,15 @@ class BpeEncoder {
     }
   }
 
+  static void push(Work& work, Candidate candidate) {
+    work.queue.push_back(candidate);
+    std::push_heap(work.queue.begin(), work.queue.end());
+  }
+
   void rate(Work& work, std::uint32_t i) const {
     Node& node = work.nodes[i];
     node.rank = node.next == END ? RuleTable::NO_RANK : rank_of(node, work.nodes[node.next]);
-    if (node.rank != RuleTable::NO_RANK) {
-      work.queue.push_back({node.rank, i});
-      std::push_heap(work.queue.begin(), work.queue.end());
-    }
+    if (node.rank != RuleTable::NO_RANK) push(work, {node.rank, i});
   }
 
   void append(token_id_t token, std::vector<token_id_t>& out) const {

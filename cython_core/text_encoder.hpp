@@ -34,6 +34,12 @@ struct Pipeline {
     const AddedTokens* second;  // found between those
 };
 
+// BPE-dropout: its probability, and for each text where its chances come from.
+struct Dropout {
+    float p = 0;
+    const std::uint64_t* streams = nullptr;
+};
+
 // A text of `length` units: UTF-8 where width is 0, else characters of 1, 2 or 4 bytes.
 struct Text {
     const void* data;
@@ -67,7 +73,8 @@ void run_on_threads(std::size_t n, Work work) {
 
 class Batch {
 public:
-    Batch(Pipeline pipeline, std::size_t n_threads) : pipeline_(pipeline), n_threads_(n_threads) {}
+    Batch(Pipeline pipeline, std::size_t n_threads, Dropout dropout = {})
+        : pipeline_(pipeline), n_threads_(n_threads), dropout_(dropout) {}
 
     void add(Text text) { texts_.push_back(text); }
 
@@ -125,6 +132,7 @@ private:
         std::size_t n_texts;
         std::size_t first_stretch = 0;
         std::size_t last_stretch = 0;  // past the last one; 0 for whole texts
+        const byte_t* begin = nullptr;  // of the long text
         token_id_t* ids = nullptr;
         std::size_t n_ids = 0;
         std::int64_t first_id = 0;
@@ -206,7 +214,7 @@ private:
                     if (cut != 0) stop = at + cut;
                 }
                 if (size >= TASK) {
-                    tasks_.push_back({i, 1, stretches_.size(), 0});
+                    tasks_.push_back({i, 1, stretches_.size(), 0, begin});
                     size = 0;
                 }
                 stretches_.push_back({at, stop, stretch.id});
@@ -243,7 +251,9 @@ private:
             const Stretch* last = &batch_.stretches_[task.last_stretch - 1];
             reserve(static_cast<std::size_t>(last->end - first->begin));
             task.ids = next_;
-            for (const Stretch* stretch = first; stretch <= last; ++stretch) append(rules, *stretch, last->end);
+            for (const Stretch* stretch = first; stretch <= last; ++stretch) {
+                append(rules, *stretch, last->end, task.text, task.begin);
+            }
             task.lengths.push_back(static_cast<std::size_t>(next_ - task.ids));
         }
 
@@ -259,26 +269,31 @@ private:
             task.lengths.reserve(task.n_texts);
             for (std::size_t i = task.text; i < task.text + task.n_texts; ++i) {
                 const token_id_t* start = next_;
-                batch_.status_[i] = encode_text(rules, batch_.texts_[i]);
+                batch_.status_[i] = encode_text(rules, i);
                 if (batch_.status_[i] != OK) next_ = const_cast<token_id_t*>(start);
                 task.lengths.push_back(static_cast<std::size_t>(next_ - start));
             }
         }
 
         template <class Rules>
-        Status encode_text(Rules rules, const Text& text) {
+        Status encode_text(Rules rules, std::size_t text) {
             const byte_t *begin, *end;
-            if (!view(text, buffer_, begin, end)) return NOT_TEXT;
+            if (!view(batch_.texts_[text], buffer_, begin, end)) return NOT_TEXT;
             if (!split(batch_.pipeline_, begin, end, stretches_)) return UNSURE;
-            for (const Stretch& stretch : stretches_) append(rules, stretch, end);
+            for (const Stretch& stretch : stretches_) append(rules, stretch, end, text, begin);
             return OK;
         }
 
-        // Bytes up to `readable` may be read.
+        // A stretch of the text that begins at `begin`. Bytes up to `readable` may be read.
         template <class Rules>
-        void append(Rules rules, const Stretch& stretch, const byte_t* readable) {
+        void append(
+            Rules rules, const Stretch& stretch, const byte_t* readable, std::size_t text, const byte_t* begin) {
             if (stretch.id != NO_ID) {
                 *next_++ = stretch.id;
+                return;
+            }
+            if (batch_.dropout_.p > 0) {
+                append_dropping(rules, stretch, batch_.dropout_.streams[text], begin);
                 return;
             }
             token_id_t* next = next_;
@@ -295,6 +310,19 @@ private:
                 at = stop;
             }
             next_ = next;
+        }
+
+        // Each pre-token anew: where it stands is what its chances depend on.
+        template <class Rules>
+        void append_dropping(Rules rules, const Stretch& stretch, std::uint64_t stream, const byte_t* begin) {
+            for (const byte_t* at = stretch.begin; at != stretch.end;) {
+                const byte_t* stop = rules.next(at, stretch.end);
+                const Dice dice(batch_.dropout_.p, stream, static_cast<std::uint64_t>(at - begin));
+                ids_.clear();
+                batch_.pipeline_.bpe->encode(at, static_cast<std::size_t>(stop - at), work_, ids_, dice);
+                next_ = std::copy(ids_.begin(), ids_.end(), next_);
+                at = stop;
+            }
         }
 
         token_id_t* append_new(const IdCache::Key& key, token_id_t* next) {
@@ -333,6 +361,7 @@ private:
 
     Pipeline pipeline_;
     std::size_t n_threads_;
+    Dropout dropout_;
     std::vector<Text> texts_;
     std::vector<Status> status_;
     std::vector<std::vector<byte_t>> buffers_;  // of long texts

@@ -2,7 +2,7 @@
 
 from cpython.list cimport PyList_GET_ITEM, PyList_New, PyList_SET_ITEM
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libcpp.memory cimport make_shared, shared_ptr, unique_ptr
 from libcpp.vector cimport vector
 
@@ -61,8 +61,13 @@ cdef extern from "text_encoder.hpp" namespace "hf_scaffold" nogil:
         const AddedTokens* first
         const AddedTokens* second
 
+    cppclass Dropout:
+        float p
+        const uint64_t* streams
+
     cppclass Batch:
         Batch(Pipeline, size_t) except +
+        Batch(Pipeline, size_t, Dropout) except +
         void add(Text) except +
         bint run(IdCache&) except +
         int status(size_t)
@@ -159,25 +164,41 @@ cdef class TextEncoder:
         """How many distinct pre-tokens the cache holds."""
         return self.cache.get().size()
 
-    def encode(self, texts, AddedTokenFinder added not None, size_t n_threads=1):
+    def encode(
+        self,
+        texts,
+        AddedTokenFinder added not None,
+        size_t n_threads=1,
+        float dropout=0,
+        const uint64_t[::1] streams=None,
+    ):
         """Encode texts; releases the GIL.
 
         Args:
             texts: Sequence of str.
             added: The tokens to find first.
+            dropout: The probability with which a merge is passed over.
+            streams: uint64, of each text: with its bytes, all that what is dropped depends on.
         Returns:
             int32 ids of all texts one after another; n + 1 int64 offsets into them; and the indices of the texts
             that could not be encoded, whose rows are empty: those with a lone surrogate, and those in which only
             `tokenizers` knows whether a single_word token stands alone.
         Raises:
             TypeError: something is no str.
+            ValueError: there is dropout, but not a stream for each text.
         Cost: O(n log n) for the longest pre-token, O(n) for the rest.
         """
         # The tuple keeps the texts alive while other threads may change the caller's sequence.
         cdef tuple kept = tuple(texts)
         cdef Py_ssize_t i, n = len(kept)
         cdef unique_ptr[Batch] batch
-        batch.reset(new Batch(self.pipeline(added), n_threads))
+        cdef Dropout chance
+        if dropout > 0:
+            if streams is None or streams.shape[0] != n:
+                raise ValueError(f"dropout needs {n} streams, one for each text")
+            chance.p = dropout
+            chance.streams = &streams[0] if n else NULL
+        batch.reset(new Batch(self.pipeline(added), n_threads, chance))
         for i in range(n):
             if not isinstance(kept[i], str):
                 raise TypeError(f"expected str, not {type(kept[i]).__name__}")

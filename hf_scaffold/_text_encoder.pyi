@@ -17,7 +17,12 @@ class TextEncoder:
     @property
     def n_cached(self) -> int: ...
     def encode(
-        self, texts: Sequence[str], added: AddedTokenFinder, n_threads: int = 1
+        self,
+        texts: Sequence[str],
+        added: AddedTokenFinder,
+        n_threads: int = 1,
+        dropout: float = 0,
+        streams: NDArray[np.uint64] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.int64], list[int]]: ...
     def encode_one(self, text: str, added: AddedTokenFinder) -> list[int] | None: ...
 

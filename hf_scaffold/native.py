@@ -12,15 +12,15 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, partial
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 from tokenizers.decoders import ByteLevel
-from tokenizers.models import BPE
+from tokenizers.models import BPE, WordLevel
 from transformers import BatchEncoding
 from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils.generic import PaddingStrategy, TensorType
@@ -29,13 +29,22 @@ from hf_scaffold._cpus import n_cpus
 from hf_scaffold._text_encoder import AddedTokenFinder, TextEncoder, fill_rows, rows_as_lists
 from hf_scaffold._token_decoder import TokenDecoder
 from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE, symbols_to_bytes
+from hf_scaffold.dropout import Dropout, encoding_of
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.pretokenize import get_pretokenizer
 
 if TYPE_CHECKING:
-    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+    from hf_scaffold.tokenization_scaffold import CallBackend, ScaffoldTokenizerFast
 
-__all__ = ["INTERFACE", "NotNativeError", "decoding_of", "encode_plus", "encode_to_arrays", "reason_against"]
+__all__ = [
+    "INTERFACE",
+    "NotNativeError",
+    "decoding_of",
+    "draw",
+    "encode_plus",
+    "encode_to_arrays",
+    "reason_against",
+]
 
 Ids = NDArray[np.int32]
 Ends = NDArray[np.int64]
@@ -78,6 +87,15 @@ class Session:
                 [(*token, special and split_special_tokens) for *token, special in self.added]
             )
         return self.finders[split_special_tokens]
+
+    def stretches(self, split_special_tokens: bool) -> Tokenizer:
+        """Finds added tokens as the backend does, and makes one token of what stands between two of them."""
+        from hf_scaffold.tokenization_scaffold import with_model
+
+        finder = with_model(WordLevel({"": FIRST_MARK}, unk_token=""), self.frame)
+        finder.pre_tokenizer = None
+        finder.encode_special_tokens = split_special_tokens
+        return finder
 
     def template(self, n_sequences: int, add_special_tokens: bool) -> Template:
         key = n_sequences, add_special_tokens
@@ -132,8 +150,6 @@ def session_of(tokenizer: ScaffoldTokenizerFast) -> Session:
         NotNativeError: the native encoder doesn't know such a backend.
     """
     backend = tokenizer._public
-    if backend.model.dropout:
-        raise NotNativeError("dropout is on")
     state = tokenizer._state_of(backend)
     session: Session | NotNativeError | None = tokenizer.cache.get("native")
     if session is None or session_state(session) != state:
@@ -243,6 +259,8 @@ def encode_plus(
     return_length: bool = False,
     verbose: bool = True,
     split_special_tokens: bool | None = None,
+    dropout: float | None = None,
+    seed: int | None = None,
     **kwargs: Any,
 ) -> BatchEncoding:
     """What the general path returns for this call of `_encode_plus`; its encodings are made when asked for.
@@ -270,11 +288,12 @@ def encode_plus(
     truncates = truncation_strategy is not TruncationStrategy.DO_NOT_TRUNCATE
     texts, n_sequences, is_batched = sequences_of(text, text_pair)
     template = session.template(n_sequences, bool(add_special_tokens))
-    finder = session.finder(bool(split_special_tokens))
+    chance = Dropout(dropout, seed) if dropout else None
+    drawn = None
 
     data: dict[str, Any] = {}
-    if not (is_batched or pads or truncates or return_tensors or n_sequences == 2):
-        ids = session.encoder.encode_one(texts[0], finder)
+    if not (is_batched or pads or truncates or return_tensors or n_sequences == 2 or chance):
+        ids = session.encoder.encode_one(texts[0], session.finder(bool(split_special_tokens)))
         if ids is None:
             ids = encode_generally(tokenizer, texts[0], split_special_tokens)
         n_ids = longest = len(ids) + len(template.ids) - 1
@@ -288,7 +307,8 @@ def encode_plus(
         if return_length:
             data["length"] = [n_ids]
     else:
-        flat, ends = encode_sequences(tokenizer, session, texts, split_special_tokens)
+        flat, ends = encode_sequences(tokenizer, session, texts, split_special_tokens, chance)
+        drawn = partial(encodings_of, flat, ends) if chance else None
         spans = np.stack([ends[:-1], ends[1:]], axis=1).reshape(-1, n_sequences, 2)
         if truncates:
             # The backend checks lengths and stride for the template, whether it is asked for or not.
@@ -349,6 +369,7 @@ def encode_plus(
             "split_special_tokens": split_special_tokens,
             "return_token_type_ids": True,
             "verbose": False,
+            "draw": drawn,
         },
         len(texts) // n_sequences,
     )
@@ -378,28 +399,111 @@ def sequences_of(text: Any, text_pair: Any) -> tuple[list[str], int, bool]:
 
 
 def encode_sequences(
-    tokenizer: ScaffoldTokenizerFast, session: Session, texts: Sequence[str], split_special_tokens: bool
+    tokenizer: ScaffoldTokenizerFast,
+    session: Session,
+    texts: Sequence[str],
+    split_special_tokens: bool,
+    dropout: Dropout | None = None,
 ) -> tuple[Ids, Ends]:
     """Ids of all texts without special tokens around them, and offsets."""
+    p, streams = (dropout.p, dropout.streams(texts)) if dropout else (0, None)
     flat, ends, unsure = session.encoder.encode(
-        texts, session.finder(bool(split_special_tokens)), n_threads(sum(map(len, texts)))
+        texts, session.finder(bool(split_special_tokens)), n_threads(sum(map(len, texts))), p, streams
     )
     if unsure:
         rows = [flat[begin:end] for begin, end in pairwise(ends.tolist())]
         for i in unsure:
-            rows[i] = np.array(encode_generally(tokenizer, texts[i], split_special_tokens), np.int32)
+            if streams is not None:
+                ids = drop_between_added_tokens(session, texts[i], split_special_tokens, p, streams[i])
+            else:
+                ids = encode_generally(tokenizer, texts[i], split_special_tokens)
+            rows[i] = np.array(ids, np.int32)
         flat = np.concatenate(rows)
         ends = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     return flat, ends
 
 
 def encode_generally(tokenizer: ScaffoldTokenizerFast, text: str, split_special_tokens: bool) -> list[int]:
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise NotNativeError("a lone surrogate")
+    refuse_lone_surrogate(text)
     expanded = tokenizer._expanded()
     state = tokenizer._state_of(tokenizer._public)
     bare = expanded.pipelines_of(tokenizer._public, state, bool(split_special_tokens)).bare
     return expanded.demolish_ids(bare.encode(text, add_special_tokens=False).ids)
+
+
+def refuse_lone_surrogate(text: str) -> None:
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise NotNativeError("a lone surrogate")
+
+
+# ---- dropout
+
+
+def draw(tokenizer: ScaffoldTokenizerFast, p: float, seed: int | None) -> Callable[..., list[Encoding]]:
+    """What makes encodings of a call's sequences under dropout, in place of the backend's model.
+
+    Raises:
+        NotNativeError: the native encoder doesn't know the backend.
+    """
+    return partial(draw_encodings, tokenizer, session_of(tokenizer), Dropout(p, seed))
+
+
+def draw_encodings(
+    tokenizer: ScaffoldTokenizerFast,
+    session: Session,
+    dropout: Dropout,
+    backend: CallBackend,
+    sequences: list[Any],
+    is_pretokenized: bool,
+) -> list[Encoding]:
+    symbols = symbols_of(backend, sequences, is_pretokenized)  # refuses first what is no text
+    words = [sequence if is_pretokenized else [sequence] for sequence in sequences]
+    flat, ends = encode_sequences(
+        tokenizer, session, [*chain.from_iterable(words)], backend.encode_special_tokens, dropout
+    )
+    ends = ends[np.cumsum([0, *map(len, words)])]
+    return [
+        encoding_of(flat[begin:end].tolist(), each, backend.expanded.model)
+        for each, (begin, end) in zip(symbols, pairwise(ends.tolist()), strict=True)
+    ]
+
+
+def encodings_of(
+    flat: Ids, ends: Ends, backend: CallBackend, sequences: list[Any], is_pretokenized: bool
+) -> list[Encoding]:
+    """The encodings of sequences whose ids have been drawn."""
+    return [
+        encoding_of(flat[begin:end].tolist(), each, backend.expanded.model)
+        for each, (begin, end) in zip(
+            symbols_of(backend, sequences, is_pretokenized), pairwise(ends.tolist()), strict=True
+        )
+    ]
+
+
+def symbols_of(backend: CallBackend, sequences: list[Any], is_pretokenized: bool) -> list[Encoding]:
+    return backend.pipelines.symbols.encode_batch(sequences, is_pretokenized, add_special_tokens=False)
+
+
+def drop_between_added_tokens(
+    session: Session, text: str, split_special_tokens: bool, p: float, stream: np.uint64
+) -> list[int]:
+    """The ids of a text in which only `tokenizers` finds the added tokens."""
+    refuse_lone_surrogate(text)
+    finder = session.stretches(split_special_tokens)
+    found = finder.encode(text, add_special_tokens=False)
+    ids: list[int] = []
+    for token_id, (start, stop) in zip(found.ids, found.offsets, strict=True):
+        if token_id == FIRST_MARK:
+            # Another place, another stream: it wraps.
+            place = np.array([(int(stream) + start) % (1 << 64)], np.uint64)
+            stretch, _, _ = session.encoder.encode([text[start:stop]], AddedTokenFinder([]), 1, p, place)
+            ids += stretch.tolist()
+        else:
+            ids.append(token_id)
+    return ids
+
+
+# ---- rows
 
 
 def truncate(spans: Ends, strategy: TruncationStrategy, limit: int, side: str) -> None:
@@ -553,7 +657,12 @@ def reason_against(
 
 
 def encode_to_arrays(
-    tokenizer: ScaffoldTokenizerFast, texts: Any, add_special_tokens: bool, split_special_tokens: bool
+    tokenizer: ScaffoldTokenizerFast,
+    texts: Any,
+    add_special_tokens: bool,
+    split_special_tokens: bool,
+    dropout: float | None,
+    seed: int | None,
 ) -> tuple[Ids, Ends]:
     """Flat ids of a batch of texts, and offsets; texts may also be a column of an Arrow table.
 
@@ -564,7 +673,8 @@ def encode_to_arrays(
     template = session.template(1, add_special_tokens)
     if not all(isinstance(text, str) for text in texts):
         raise NotNativeError("not all are texts")
-    flat, ends = encode_sequences(tokenizer, session, texts, split_special_tokens)
+    chance = Dropout(dropout, seed) if dropout else None
+    flat, ends = encode_sequences(tokenizer, session, texts, split_special_tokens, chance)
     return with_specials(flat, ends, template) if template.n_specials else (flat, ends)
 
 

@@ -149,26 +149,81 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         public: Tokenizer = self.__dict__["_tokenizer"]
         return public
 
+    @property
+    def dropout(self) -> float | None:
+        """BPE-dropout for training: the probability of passing over a merge; None or 0, the default, is off.
+
+        Saved with the tokenizer, in tokenizer.json. A call may override it: `tokenizer(text, dropout=0.1)`.
+        `tokenizer(text, seed=7)` gives a text the same tokens again, in whatever batch, thread or process.
+        Without a seed, Python's `random` decides. Both take the native encoder (see `explain_path`);
+        elsewhere the backend's own dropout takes its place, with the same chances, but not to be repeated.
+        """
+        # The backend keeps 32 bits.
+        dropout = self._public.model.dropout
+        return None if dropout is None else float(f"{dropout:.7g}")
+
+    @dropout.setter
+    def dropout(self, dropout: float | None) -> None:
+        self._public.model.dropout = checked_dropout(dropout)
+
     # ---- encoding ----
 
     def _encode_plus(  # type: ignore[override]  # stock's other options pass through
-        self, text: Any, text_pair: Any = None, **kwargs: Any
+        self,
+        text: Any,
+        text_pair: Any = None,
+        dropout: float | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
     ) -> BatchEncoding:
+        dropout = self.dropout if dropout is None else checked_dropout(dropout)
         native = native_encoder() if self.native else None
         if native is not None:
             with contextlib.suppress(native.NotNativeError):
-                encoded: BatchEncoding = native.encode_plus(self, text, text_pair, **kwargs)
+                encoded: BatchEncoding = native.encode_plus(
+                    self, text, text_pair, dropout=dropout, seed=seed, **kwargs
+                )
                 return encoded
-        return self._encode_generally(self._public, text, text_pair, **kwargs)
+        draw = self._draw(dropout, seed, kwargs) if dropout else None
+        return self._encode_generally(self._public, text, text_pair, dropout, draw, **kwargs)
+
+    def _draw(self, dropout: float, seed: int | None, kwargs: Mapping[str, Any]) -> "Draw | None":
+        """Native dropout, where there is one for this tokenizer; else None, for the backend's."""
+        native = native_encoder() if self.native else None
+        reason = self._why_not_native() if native is None else "sanitize_control_tokens is set"
+        if native is not None and not kwargs.get("sanitize_control_tokens"):
+            try:
+                draw: Draw = native.draw(self, dropout, seed)
+                return draw
+            except native.NotNativeError as error:
+                reason = str(error)
+        if seed is not None:
+            raise ValueError(
+                f"only the native encoder's dropout takes a seed, and here it can't be used: {reason}. "
+                "Leave out seed, and the backend's dropout takes its place"
+            )
+        return None
+
+    def _why_not_native(self) -> str:
+        if os.environ.get("HF_SCAFFOLD_NATIVE") == "0":
+            return "HF_SCAFFOLD_NATIVE is 0"
+        return "hf_scaffold isn't installed" if self.native else "`native` is False"
 
     def _encode_generally(
-        self, public: Tokenizer, text: Any, text_pair: Any = None, **kwargs: Any
+        self,
+        public: Tokenizer,
+        text: Any,
+        text_pair: Any = None,
+        dropout: float | None = None,
+        draw: "Draw | None" = None,
+        **kwargs: Any,
     ) -> BatchEncoding:
         """`_encode_plus` by the backend, which may be another one with the same added tokens."""
         # Stock code runs on a twin of self with a backend of its own: nothing of self changes in a call.
         call = object.__new__(type(self))
-        pipelines = partial(self._expanded().pipelines_of, public, self._state_of(public))
-        backend = CallBackend(public, self._expanded(), pipelines, self._asks_for_ids_only(kwargs))
+        expanded = self._expanded(None if draw else dropout)
+        pipelines = partial(expanded.pipelines_of, public, self._state_of(public))
+        backend = CallBackend(public, expanded, pipelines, self._asks_for_ids_only(kwargs), draw)
         call.__dict__.update(self.__dict__, _tokenizer=backend, native=False)
         try:
             return super(ScaffoldTokenizerFast, call)._encode_plus(text, text_pair, **kwargs)
@@ -186,17 +241,19 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         )
 
     def _encode_without_added_tokens(self, text: str) -> list[int]:
-        expanded = self._expanded()
+        backend: Any = self._public
+        expanded = backend.expanded if isinstance(backend, CallBackend) else self._expanded(self.dropout)
         tokenizer = Tokenizer(expanded.model)
         tokenizer.normalizer = self._public.normalizer
         tokenizer.pre_tokenizer = self._public.pre_tokenizer
         return expanded.demolish_ids(tokenizer.encode(text, add_special_tokens=False).ids)
 
-    def _expanded(self) -> "ExpandedModel":
-        dropout = self._public.model.dropout
-        if dropout not in self.cache:
-            self.cache[dropout] = ExpandedModel(self.scaffold, self._public)
-        expanded: ExpandedModel = self.cache[dropout]
+    def _expanded(self, dropout: float | None = None) -> "ExpandedModel":
+        # Two are kept, as dropout may grow with every step of a training: one without, the last one with it.
+        key = "expanded, with dropout" if dropout else "expanded"
+        expanded: ExpandedModel | None = self.cache.get(key)
+        if expanded is None or expanded.dropout != (dropout or None):
+            expanded = self.cache[key] = ExpandedModel(self.scaffold, self._public, dropout or None)
         return expanded
 
     def _state_of(self, public: Tokenizer) -> tuple[Any, ...]:
@@ -260,13 +317,13 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
 
         Returns:
             "native", or "general: " and the reason. The general path is the Rust backend, with the same ids.
+            Where dropout is on, and is the backend's own, which takes no seed, it says that, too.
         """
         native = native_encoder() if self.native else None
         if native is None:
-            reason = "hf_scaffold isn't installed" if self.native else "`native` is False"
-            if os.environ.get("HF_SCAFFOLD_NATIVE") == "0":
-                reason = "HF_SCAFFOLD_NATIVE is 0"
-            return f"general: {reason}"
+            return f"general: {self._why_not_native()}"
+        dropout, seed = kwargs.pop("dropout", None), kwargs.pop("seed", None)
+        dropout = self.dropout if dropout is None else checked_dropout(dropout)
         for name in ("padding", "truncation"):
             kwargs.setdefault(name, None if name == "truncation" else False)
         strategies: Any = self._get_padding_truncation_strategies  # stock has no annotations there
@@ -274,19 +331,28 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
             kwargs.pop("padding"), kwargs.pop("truncation"), kwargs.pop("max_length", None), **kwargs
         )
         kwargs |= {"padding_strategy": padding, "truncation_strategy": truncation, "max_length": max_length}
-        reason = native.reason_against(self, text, text_pair, kwargs)
+        reason = native.reason_against(
+            self, text, text_pair, {**kwargs, "dropout": dropout, "seed": seed or 0}
+        )
+        if reason is not None and dropout and self._draw(dropout, None, kwargs) is None:
+            reason += "; dropout is the backend's, without a seed"
         return "native" if reason is None else f"general: {reason}"
 
     # ---- to arrays ----
 
     def encode_batch_to_arrays(
-        self, texts: Iterable[str], add_special_tokens: bool = True, split_special_tokens: bool | None = None
+        self,
+        texts: Iterable[str],
+        add_special_tokens: bool = True,
+        split_special_tokens: bool | None = None,
+        dropout: float | None = None,
+        seed: int | None = None,
     ) -> tuple[Any, Any]:
         """The ids of all texts in one array: what is fastest, as no Python object is made of any id.
 
         Args:
             texts: Strings, or a column of an Arrow table.
-            add_special_tokens, split_special_tokens: As in a call.
+            add_special_tokens, split_special_tokens, dropout, seed: As in a call.
         Returns:
             int32 ids of all texts one after another, and len(texts) + 1 int64 offsets into them.
         Example:
@@ -305,20 +371,28 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         texts = list(texts)
         if split_special_tokens is None:
             split_special_tokens = self.split_special_tokens
+        options = {
+            "add_special_tokens": add_special_tokens,
+            "split_special_tokens": split_special_tokens,
+            "dropout": self.dropout if dropout is None else checked_dropout(dropout),
+            "seed": seed,
+        }
         native = native_encoder() if self.native else None
         if native is not None:
             with contextlib.suppress(native.NotNativeError):
-                arrays: tuple[Any, Any] = native.encode_to_arrays(
-                    self, texts, add_special_tokens, split_special_tokens
-                )
+                arrays: tuple[Any, Any] = native.encode_to_arrays(self, texts, **options)
                 return arrays
-        options = {"add_special_tokens": add_special_tokens, "split_special_tokens": split_special_tokens}
         rows = self(texts, return_attention_mask=False, **options)["input_ids"] if texts else []
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         return np.fromiter(chain.from_iterable(rows), np.int32, offsets[-1]), offsets
 
     def encode_to_arrow(
-        self, texts: Iterable[str], add_special_tokens: bool = True, split_special_tokens: bool | None = None
+        self,
+        texts: Iterable[str],
+        add_special_tokens: bool = True,
+        split_special_tokens: bool | None = None,
+        dropout: float | None = None,
+        seed: int | None = None,
     ) -> Any:
         """The ids of each text as a pyarrow array of lists of int32, without a copy of the ids.
 
@@ -337,7 +411,9 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
             import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
         except ImportError as error:
             raise ImportError("encode_to_arrow needs pyarrow: pip install pyarrow") from error
-        ids, offsets = self.encode_batch_to_arrays(texts, add_special_tokens, split_special_tokens)
+        ids, offsets = self.encode_batch_to_arrays(
+            texts, add_special_tokens, split_special_tokens, dropout, seed
+        )
         if offsets[-1] >= 1 << 31:
             return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(ids))
         return pa.ListArray.from_arrays(pa.array(offsets.astype("int32")), pa.array(ids))
@@ -492,7 +568,7 @@ def native_encoder() -> Any:
 class ExpandedModel:
     """BPE over the expanded vocabulary, and what each of its scaffold tokens demolishes to."""
 
-    def __init__(self, scaffold: Mapping[str, Any], public: Tokenizer) -> None:
+    def __init__(self, scaffold: Mapping[str, Any], public: Tokenizer, dropout: float | None) -> None:
         vocab = public.get_vocab(with_added_tokens=False)
         demolish = scaffold["demolish"]
         scaffold_ids = {token: FIRST_SCAFFOLD_ID + i for i, token in enumerate(demolish)}
@@ -501,7 +577,7 @@ class ExpandedModel:
             for token, pieces in demolish.items()
         }
         merges = [(left, right) for left, right in scaffold["merges"]]
-        self.dropout = public.model.dropout
+        self.dropout = dropout
         settings = {name: getattr(public.model, name) for name in MODEL_SETTINGS}
         settings = {name: value for name, value in settings.items() if value is not None}
         self.model = BPE({**vocab, **scaffold_ids}, merges, dropout=self.dropout, **settings)
@@ -552,7 +628,7 @@ class Pipelines(NamedTuple):
     symbols: Tokenizer  # every symbol its own token, without
 
 
-def with_model(model: BPE, public: Tokenizer) -> Tokenizer:
+def with_model(model: Any, public: Tokenizer) -> Tokenizer:
     """A tokenizer with this model and the public backend's normalizer, pre-tokenizer and added tokens."""
     added = public.get_added_tokens_decoder()
     once_special = special_tokens_of(public)
@@ -599,11 +675,13 @@ class CallBackend:
         expanded: ExpandedModel,
         pipelines_of: Callable[[bool], Pipelines],
         ids_only: bool,
+        draw: "Draw | None",
     ) -> None:
         self.public = public
         self.expanded = expanded
         self.pipelines_of = pipelines_of
-        self.ids_only = ids_only
+        self.ids_only = ids_only and draw is None and not expanded.dropout
+        self.draw = draw
         self.encode_special_tokens: bool = public.encode_special_tokens
         self.frame = Tokenizer(BPE())
         self.frame.post_processor = public.post_processor
@@ -642,7 +720,7 @@ class CallBackend:
         encode = partial(
             self.encode_exactly, is_pretokenized=is_pretokenized, add_special_tokens=add_special_tokens
         )
-        if not self.ids_only or is_pretokenized or self.truncation or self.padding or self.expanded.dropout:
+        if not self.ids_only or is_pretokenized or self.truncation or self.padding:
             try:
                 return encode(samples)
             except TypeError:
@@ -662,12 +740,10 @@ class CallBackend:
     ) -> list[Encoding]:
         """Encode each sequence and demolish; then truncate, add the template and pad, natively."""
         sequences = list(chain.from_iterable(samples))
-        encodings = iter(
-            self.pipelines.bare.encode_batch(sequences, is_pretokenized, add_special_tokens=False)
-        )
+        encodings = iter(self.encode_sequences(sequences, is_pretokenized))
         framed = []
         for sample in samples:
-            first, *rest = (self.demolish(next(encodings), sequence) for sequence in sample)
+            first, *rest = (next(encodings) for _ in sample)
             second = rest[0] if rest else None
             if second is not None and self.truncation:
                 second = with_type_id_1(second)  # the frame sets type ids, except in what overflows
@@ -675,6 +751,12 @@ class CallBackend:
         if self.padding and self.padding["length"] is None:
             pad_to_longest(framed, self.padding)
         return framed
+
+    def encode_sequences(self, sequences: list[Any], is_pretokenized: bool) -> Iterable[Encoding]:
+        if self.draw is not None:
+            return self.draw(self, sequences, is_pretokenized)
+        encodings = self.pipelines.bare.encode_batch(sequences, is_pretokenized, add_special_tokens=False)
+        return map(self.demolish, encodings, sequences)
 
     def demolish(self, encoding: Encoding, sequence: Any) -> Encoding:
         """The encoding of one sequence with the pieces in place of every scaffold token; uses it up."""
@@ -711,6 +793,10 @@ class CallBackend:
         is_pretokenized = not isinstance(sequence, str)
         symbols = self.pipelines.symbols.encode(sequence, None, is_pretokenized, add_special_tokens=False)
         return Symbols(encoding, symbols, self.expanded.prefix)
+
+
+# What native dropout makes of the sequences of a call, given whether they are split into words.
+Draw = Callable[[CallBackend, list[Any], bool], list[Encoding]]
 
 
 class Symbols:
@@ -879,6 +965,12 @@ def spans(parts: list[str], prefix: str = "") -> Iterator[Offsets]:
 
 
 # ---- text and files ----
+
+
+def checked_dropout(dropout: float | None) -> float | None:
+    if dropout is not None and not 0 <= dropout <= 1:
+        raise ValueError(f"Dropout should be between 0 and 1, inclusive, but is {dropout}")
+    return dropout
 
 
 def refuse_lone_surrogates(name: str, text: Any) -> None:

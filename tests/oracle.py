@@ -7,6 +7,7 @@ the first symbol keeps the prefix.
 """
 
 import itertools
+import struct
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -262,3 +263,56 @@ def raw_merges(trained, prefix="", suffix=""):
         if best is not None:
             rules.append(best[1:])
     return rules
+
+
+def scaffolding_with_dropout(symbols, merges, drops, prefix=""):
+    """Scaffolding in which chance passes over candidates. drops() tells whether to pass over the next one.
+
+    Candidates wait in the order of rank and place. Before each merge they are gone through until one is not
+    passed over; the others stay. As in `tokenizers`, one whose tokens have been merged otherwise waits, too,
+    and is gone without a merge when its time comes.
+    """
+    rank = {pair: i for i, pair in enumerate(merges)}
+    tokens = dict(enumerate(symbols))  # by place, in order
+
+    def pair_at(place):
+        after = [other for other in tokens if other > place]
+        return (tokens[place], tokens[min(after)]) if place in tokens and after else None
+
+    waiting = [(rank[pair_at(i)], i) for i in tokens if pair_at(i) in rank]
+    while True:
+        waiting.sort()
+        chosen = next((candidate for candidate in waiting if not drops()), None)
+        if chosen is None:
+            return [tokens[place] for place in sorted(tokens)]
+        waiting.remove(chosen)
+        number, place = chosen
+        if pair_at(place) != merges[number]:
+            continue
+        left, right = merges[number]
+        del tokens[min(other for other in tokens if other > place)]
+        tokens[place] = join(left, right, prefix)
+        before = [other for other in tokens if other < place]
+        around = (*before[-1:], place)
+        waiting += [(rank[pair_at(i)], i) for i in around if pair_at(i) in rank]
+
+
+def dice(p, stream, offset):
+    """drops() of a pre-token: SplitMix64 from a number for its text and its place there, in bytes."""
+    step = 0x9E3779B97F4A7C15
+
+    def mix(z):
+        z = (z + step) % 2**64
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+        return z ^ z >> 31
+
+    state = mix((stream + mix(offset)) % 2**64)
+
+    def drops():
+        nonlocal state
+        number = mix(state) >> 40
+        state = (state + step) % 2**64
+        return number / 2**24 < struct.unpack("f", struct.pack("f", p))[0]
+
+    return drops
