@@ -90,9 +90,10 @@ class Session:
 
     def stretches(self, split_special_tokens: bool) -> Tokenizer:
         """Finds added tokens as the backend does, and makes one token of what stands between two of them."""
-        from hf_scaffold.tokenization_scaffold import with_model
+        from hf_scaffold.tokenization_scaffold import AddedTokens, with_model
 
-        finder = with_model(WordLevel({"": FIRST_MARK}, unk_token=""), self.frame)
+        model = WordLevel({"": FIRST_MARK}, unk_token="")
+        finder = with_model(model, self.frame, AddedTokens.of(self.frame))
         finder.pre_tokenizer = None
         finder.encode_special_tokens = split_special_tokens
         return finder
@@ -169,7 +170,7 @@ def session_state(session: Session | NotNativeError) -> Any:
 
 
 def make_session(tokenizer: ScaffoldTokenizerFast, state: tuple[Any, ...]) -> Session:
-    from hf_scaffold.tokenization_scaffold import special_tokens_of, with_model
+    from hf_scaffold.tokenization_scaffold import AddedTokens, with_model
 
     backend = tokenizer._public
     model = backend.model
@@ -185,17 +186,16 @@ def make_session(tokenizer: ScaffoldTokenizerFast, state: tuple[Any, ...]) -> Se
         encoders[preset] = make_encoder(
             preset, tokenizer.scaffold, backend.get_vocab(with_added_tokens=False)
         )
-    frame = with_model(BPE(), backend)
+    added = AddedTokens.of(backend)
+    frame = with_model(BPE(), backend, added)
     for part in ("normalizer", "pre_tokenizer", "post_processor"):
         setattr(frame, part, copy.deepcopy(getattr(backend, part)))
-    added = backend.get_added_tokens_decoder()
-    special = special_tokens_of(backend)
     return Session(
         state=state,
         encoder=encoders[preset],
         added=[
-            (t.content, i, t.single_word, t.lstrip, t.rstrip, t.normalized, t.content in special)
-            for i, t in added.items()
+            (t.content, i, t.single_word, t.lstrip, t.rstrip, t.normalized, t.content in added.special)
+            for i, t in added.by_id.items()
         ],
         frame=frame,
         n_ids=max((*backend.get_vocab(with_added_tokens=True).values(),), default=-1) + 1,

@@ -260,21 +260,17 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         """What tells the public backend from what it was before, or from another one.
 
         Comparing all added tokens takes a microsecond for each. Their number will do while only `add_tokens`,
-        which tells of it, can have changed them.
+        which counts its calls, can have changed them.
         """
         parts = (public.normalizer, public.pre_tokenizer, public.post_processor)
         states = [None if part is None else part.__getstate__() for part in parts]
         if public is self._public and "backend is known" not in self.cache:
-            return (public.get_vocab_size(), *states)
+            return (self.cache.get("additions", 0), public.get_vocab_size(), *states)
         return (repr(public.get_added_tokens_decoder()), *states)
 
     def _add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
         added = super()._add_tokens(new_tokens, special_tokens=special_tokens)
-        self.cache.pop("native", None)
-        self.cache.pop("native decoding", None)
-        for part in list(self.cache.values()):
-            if isinstance(part, ExpandedModel):
-                part.pipelines.clear()
+        self.cache["additions"] = self.cache.get("additions", 0) + 1
         return added
 
     # ---- training ----
@@ -609,15 +605,20 @@ class ExpandedModel:
     ) -> "Pipelines":
         """Calls share them, so they are never changed: for another state of the backend there are others."""
         key = (encode_special_tokens, state)
-        if key not in self.pipelines:
+        # Another thread may add tokens, or clear, at any point: so all is made of one look at what there is.
+        pipelines = self.pipelines.get(key)
+        if pipelines is None:
             if len(self.pipelines) >= MAX_PIPELINES:
                 self.pipelines.clear()
-            framing, bare, symbols = (with_model(m, public) for m in (self.model, self.model, self.symbols))
+            added = AddedTokens.of(public)
+            framing, bare, symbols = (
+                with_model(model, public, added) for model in (self.model, self.model, self.symbols)
+            )
             framing.post_processor = public.post_processor
             for pipeline in (framing, bare, symbols):
                 pipeline.encode_special_tokens = encode_special_tokens
-            self.pipelines[key] = Pipelines(framing, bare, symbols)
-        return self.pipelines[key]
+            pipelines = self.pipelines[key] = Pipelines(framing, bare, symbols)
+        return pipelines
 
 
 class Pipelines(NamedTuple):
@@ -628,30 +629,37 @@ class Pipelines(NamedTuple):
     symbols: Tokenizer  # every symbol its own token, without
 
 
-def with_model(model: Any, public: Tokenizer) -> Tokenizer:
-    """A tokenizer with this model and the public backend's normalizer, pre-tokenizer and added tokens."""
-    added = public.get_added_tokens_decoder()
-    once_special = special_tokens_of(public)
+class AddedTokens(NamedTuple):
+    """The added tokens of a backend at one moment."""
+
+    by_id: dict[int, AddedToken]
+    # What decoding can skip: a token added as a special one stays it, though added again as a common one.
+    special: set[str]
+
+    @classmethod
+    def of(cls, public: Tokenizer) -> "AddedTokens":
+        by_id = public.get_added_tokens_decoder()
+        special = {
+            token.content
+            for i, token in by_id.items()
+            if token.special or public.decode([i], skip_special_tokens=True) != public.decode([i], False)
+        }
+        return cls(by_id, special)
+
+
+def with_model(model: Any, public: Tokenizer, added: AddedTokens) -> Tokenizer:
+    """A tokenizer with this model and added tokens, and the public backend's normalizer and pre-tokenizer."""
     # An added token takes its id from the model it is added under: here its public id, also where the other
     # model has a scaffold token of the same string. Found in the text it is then the added token, merged
     # from parts it is the scaffold.
-    tokenizer = Tokenizer(BPE({token.content: token_id for token_id, token in added.items()}, []))
+    tokens = added.by_id.values()
+    tokenizer = Tokenizer(BPE({token.content: token_id for token_id, token in added.by_id.items()}, []))
     tokenizer.normalizer = public.normalizer
-    tokenizer.add_special_tokens([token for token in added.values() if token.content in once_special])
-    tokenizer.add_tokens([token for token in added.values() if not token.special])
+    tokenizer.add_special_tokens([token for token in tokens if token.content in added.special])
+    tokenizer.add_tokens([token for token in tokens if not token.special])
     tokenizer.model = model
     tokenizer.pre_tokenizer = public.pre_tokenizer
     return tokenizer
-
-
-def special_tokens_of(public: Tokenizer) -> set[str]:
-    """What decoding can skip: a token added as a special one stays it, though added again as a common one."""
-    added = public.get_added_tokens_decoder()
-    return {
-        token.content
-        for i, token in added.items()
-        if token.special or public.decode([i], skip_special_tokens=True) != public.decode([i], False)
-    }
 
 
 def has_scaffold(ids: list[int]) -> bool:
