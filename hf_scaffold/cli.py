@@ -179,11 +179,15 @@ def train(
     corpus: Corpus,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The tokenizer's folder.")],
     vocab_size: Annotated[
-        int,
+        list[int] | None,
         typer.Option(
-            "--vocab-size", min=1, help="Tokens with an id: special tokens, alphabet and merged tokens."
+            "--vocab-size",
+            min=1,
+            help="Tokens with an id: special tokens, alphabet and merged tokens. May be repeated: one run "
+            "then trains all sizes, each into DIR/SIZE. [default: 30000]",
+            show_default=False,
         ),
-    ] = 30_000,
+    ] = None,
     pretokenizer: PretokenizerOption = None,
     alphabet: AlphabetOption = None,
     special_token: Annotated[
@@ -254,6 +258,9 @@ def train(
         ),
     ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Train plain BPE, without scaffold tokens.")] = False,
+    log: Annotated[
+        bool, typer.Option("--log", help="Keep the training log, in DIR/artifact; see `inspect --history`.")
+    ] = False,
     field: FieldOption = "text",
     num_workers: WorkersOption = None,
     max_pretoken_length: LongestOption = MAX_PRETOKEN_LENGTH,
@@ -284,10 +291,11 @@ def train(
             max_pretoken_length=max_pretoken_length or None,
             progress=progress,
         )
+    sizes = vocab_size or [trainer.DEFAULT_VOCAB_SIZE]
     with terminal.progress_bar("Training", "tokens") as progress:
-        bpe = trainer.train(
+        artifacts = trainer.train(
             counts,
-            vocab_size,
+            sizes,
             min_frequency=min_frequency,
             special_tokens=special_tokens,
             initial_alphabet=None if limit_alphabet is None else (),
@@ -298,11 +306,14 @@ def train(
             continuing_subword_prefix=continuing_subword_prefix,
             end_of_word_suffix=end_of_word_suffix,
             scaffold=not plain,
+            log=log,
             progress=progress,
         )
-    bpe = bpe.with_sources(corpus)
-    workflow.save_tokenizer(bpe, output, **roles)
-    views.show_training(bpe, counts, output, time.perf_counter() - start)
+    for size, bpe in dict(zip(sizes, artifacts, strict=True)).items():
+        folder = output if len(sizes) == 1 else output / str(size)
+        bpe = bpe.with_sources(corpus)
+        workflow.save_tokenizer(bpe, folder, **roles)
+        views.show_training(bpe, counts, folder, time.perf_counter() - start)
 
 
 class Form(str, Enum):
@@ -448,11 +459,23 @@ def inspect(
         ),
     ],
     sample: Annotated[int, typer.Option("--sample", "-n", min=0, help="Scaffold tokens to show.")] = 10,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            "--history",
+            metavar="TOKEN",
+            help="Tell what became of this token in training instead; for `train --log`.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object instead.")] = False,
 ) -> None:
     """Show a tokenizer's sizes, its share of scaffold tokens, and some of them with what they are for."""
     from hf_scaffold import inspection, views, workflow
 
+    if history is not None:
+        terminal.line(workflow.load_history(source, history))
+        return
     found = inspection.inspect_artifact(workflow.load_artifact(source), sample)
     if as_json:
         terminal.line(found.to_json())

@@ -87,10 +87,9 @@ class BackendEncoder(Encoder):
     """A `tokenizers.Tokenizer`: its model sees one pre-token at a time, whatever the model."""
 
     def __init__(self, name: str, backend: Tokenizer) -> None:
-        from hf_scaffold.tokenization_scaffold import with_model
+        from hf_scaffold.tokenization_scaffold import AddedTokens, with_model
 
-        unlimited = with_model(backend.model, backend)
-        unlimited.normalizer, unlimited.pre_tokenizer = backend.normalizer, backend.pre_tokenizer
+        unlimited = with_model(backend.model, backend, AddedTokens.of(backend))
 
         def encode_texts(texts: list[str]) -> Iterator[list[int]]:
             return (encoding.ids for encoding in unlimited.encode_batch_fast(texts, add_special_tokens=False))

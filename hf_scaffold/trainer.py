@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +29,15 @@ if TYPE_CHECKING:
 
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = ["train", "train_tokenizer"]
+__all__ = ["DEFAULT_VOCAB_SIZE", "Characters", "raw_splits", "train", "train_tokenizer"]
+
+DEFAULT_VOCAB_SIZE = 30_000  # BpeTrainer's
 
 
+@overload
 def train(
     counts: PreTokenCounts,
-    vocab_size: int = 30_000,
+    vocab_size: int = DEFAULT_VOCAB_SIZE,
     *,
     min_frequency: int = 0,
     special_tokens: Sequence[str | AddedToken] = (),
@@ -49,7 +52,44 @@ def train(
     scaffold: bool = True,
     log: bool = False,
     progress: Callable[[int, int], object] | None = None,
-) -> ScaffoldBPE:
+) -> ScaffoldBPE: ...
+@overload
+def train(
+    counts: PreTokenCounts,
+    vocab_size: Sequence[int],
+    *,
+    min_frequency: int = 0,
+    special_tokens: Sequence[str | AddedToken] = (),
+    initial_alphabet: Sequence[str] | None = None,
+    limit_alphabet: int | None = None,
+    max_token_length: int | None = None,
+    unk_token: str | AddedToken | None = None,
+    fuse_unk: bool = False,
+    byte_fallback: bool = False,
+    continuing_subword_prefix: str | None = None,
+    end_of_word_suffix: str | None = None,
+    scaffold: bool = True,
+    log: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+) -> list[ScaffoldBPE]: ...
+def train(
+    counts: PreTokenCounts,
+    vocab_size: int | Sequence[int] = DEFAULT_VOCAB_SIZE,
+    *,
+    min_frequency: int = 0,
+    special_tokens: Sequence[str | AddedToken] = (),
+    initial_alphabet: Sequence[str] | None = None,
+    limit_alphabet: int | None = None,
+    max_token_length: int | None = None,
+    unk_token: str | AddedToken | None = None,
+    fuse_unk: bool = False,
+    byte_fallback: bool = False,
+    continuing_subword_prefix: str | None = None,
+    end_of_word_suffix: str | None = None,
+    scaffold: bool = True,
+    log: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+) -> ScaffoldBPE | list[ScaffoldBPE]:
     """Learn Scaffold-BPE merges from pre-token counts.
 
     The result depends on the counts alone: not on their order, on shards or threads.
@@ -57,6 +97,7 @@ def train(
     Args:
         counts: Distinct pre-tokens with int64 counts > 0. Not modified.
         vocab_size: Tokens kept: special tokens + alphabet + normal tokens. Scaffold tokens come on top.
+            Several sizes give one artifact each, in their order, at about the cost of the largest.
         min_frequency: Stop once the most frequent candidate occurs fewer times than this.
         special_tokens: Control tokens, which get the first ids in this order. Text never merges into one.
         initial_alphabet: Characters to keep though they don't occur; for an alphabet of bytes, characters of
@@ -74,10 +115,10 @@ def train(
         end_of_word_suffix: Marks characters, and so tokens, that end a pre-token: "</w>".
         scaffold: False trains plain BPE, merge for merge what `tokenizers.trainers.BpeTrainer` learns.
         log: Keep what happened to each token, when and why, as `ScaffoldBPE.log`, for `history`. Free if off.
-        progress: Called about ten times a second with the tokens reached and vocab_size.
+        progress: Called about ten times a second with the tokens reached and the largest vocab_size.
     Returns:
-        ScaffoldBPE. Smaller than vocab_size where candidates run out: then `stop_reason` says so, with a
-        warning.
+        ScaffoldBPE, or for several sizes a list of what separate runs give. Smaller than vocab_size where
+        candidates run out: then `stop_reason` says so, with a warning.
     Raises:
         ConfigurationError: vocab_size is below special tokens + alphabet (the message gives all three
             numbers), a special token is empty, doubled or a character of the alphabet, or an option does not
@@ -94,6 +135,8 @@ def train(
         [('u', 'g'), ('u', 'n'), ('h', 'ug'), ('p', 'un'), ('p', 'ug'), ('hug', 's'), ('b', 'un')]
         >>> bpe.scaffold_tokens
         ['ug', 'un']
+        >>> hs.train(counts, vocab_size=[261, 258])[0] == bpe
+        True
 
     Source: Lian et al. 2024, "Scaffold-BPE", Algorithm 1 (arXiv:2404.17808); docs/algorithm.md decides its
         open points.
@@ -119,12 +162,15 @@ def train(
         raise ConfigurationError(
             "byte_fallback goes neither with affixes nor with a pre-tokenizer that writes bytes"
         )
+    sizes = [vocab_size] if isinstance(vocab_size, int | np.integer) else list(vocab_size)
+    if not sizes:
+        raise ConfigurationError("vocab_size is an empty list; it must hold at least one size")
     loop = _merge_loop(
         counts,
         affixes,
         specials,
         BYTE_TOKENS if byte_fallback else (),
-        vocab_size,
+        min(sizes),
         initial_alphabet,
         limit_alphabet,
         min_frequency=min_frequency,
@@ -132,34 +178,39 @@ def train(
         scaffold=scaffold,
         log=log,
     )
-    outcome = loop.run(vocab_size, progress and (lambda done: progress(done, vocab_size)))
     settings = {
-        "vocab_size": vocab_size,
         "min_frequency": min_frequency,
         "limit_alphabet": limit_alphabet,
         "max_token_length": max_token_length,
         "scaffold": scaffold,
     }
-    bpe = _artifact(
-        loop,
-        affixes,
-        special_tokens=specials,
-        pretokenizer=counts.pretokenizer,
-        unk_token=unknown,
-        fuse_unk=fuse_unk,
-        byte_fallback=byte_fallback,
-        continuing_subword_prefix=continuing_subword_prefix or None,
-        end_of_word_suffix=end_of_word_suffix or None,
-        stop_reason=_stop_reason(outcome, loop, vocab_size, min_frequency),
-        training=_training(counts, settings),
-        log=_training_log(loop) if log else None,
-    )
-    return bpe.with_raw_agreement(counts)
+    # |V| grows by at most one a round, and what the loop does never depends on the size it is to reach. So it
+    # passes through the result of each smaller size, where |V| first equals that.
+    artifacts: dict[int, ScaffoldBPE] = {}
+    for size in sorted(set(sizes)):
+        outcome = loop.run(size, progress and (lambda done: progress(done, max(sizes))))
+        artifacts[size] = _artifact(
+            loop,
+            affixes,
+            special_tokens=specials,
+            pretokenizer=counts.pretokenizer,
+            unk_token=unknown,
+            fuse_unk=fuse_unk,
+            byte_fallback=byte_fallback,
+            continuing_subword_prefix=continuing_subword_prefix or None,
+            end_of_word_suffix=end_of_word_suffix or None,
+            stop_reason=_stop_reason(outcome, loop, size, min_frequency),
+            training=_training(counts, {"vocab_size": size, **settings}),
+            log=_training_log(loop) if log else None,
+        ).with_raw_agreement(counts)
+    results = [artifacts[size] for size in sizes]
+    return results[0] if isinstance(vocab_size, int | np.integer) else results
 
 
+@overload
 def train_tokenizer(
     source: Any,
-    vocab_size: int = 30_000,
+    vocab_size: int = DEFAULT_VOCAB_SIZE,
     *,
     pretokenizer: Any = None,
     normalizer: Normalizer | None = None,
@@ -179,14 +230,62 @@ def train_tokenizer(
     scaffold: bool = True,
     like: PreTrainedTokenizerFast | None = None,
     **kwargs: Any,
-) -> ScaffoldTokenizerFast:
+) -> ScaffoldTokenizerFast: ...
+@overload
+def train_tokenizer(
+    source: Any,
+    vocab_size: Sequence[int],
+    *,
+    pretokenizer: Any = None,
+    normalizer: Normalizer | None = None,
+    alphabet: str | None = None,
+    field: str = "text",
+    num_workers: int | None = None,
+    max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
+    min_frequency: int = 0,
+    special_tokens: Sequence[str | AddedToken] = (),
+    initial_alphabet: Sequence[str] | None = None,
+    limit_alphabet: int | None = None,
+    max_token_length: int | None = None,
+    fuse_unk: bool = False,
+    byte_fallback: bool = False,
+    continuing_subword_prefix: str | None = None,
+    end_of_word_suffix: str | None = None,
+    scaffold: bool = True,
+    like: PreTrainedTokenizerFast | None = None,
+    **kwargs: Any,
+) -> list[ScaffoldTokenizerFast]: ...
+def train_tokenizer(
+    source: Any,
+    vocab_size: int | Sequence[int] = DEFAULT_VOCAB_SIZE,
+    *,
+    pretokenizer: Any = None,
+    normalizer: Normalizer | None = None,
+    alphabet: str | None = None,
+    field: str = "text",
+    num_workers: int | None = None,
+    max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
+    min_frequency: int = 0,
+    special_tokens: Sequence[str | AddedToken] = (),
+    initial_alphabet: Sequence[str] | None = None,
+    limit_alphabet: int | None = None,
+    max_token_length: int | None = None,
+    fuse_unk: bool = False,
+    byte_fallback: bool = False,
+    continuing_subword_prefix: str | None = None,
+    end_of_word_suffix: str | None = None,
+    scaffold: bool = True,
+    like: PreTrainedTokenizerFast | None = None,
+    **kwargs: Any,
+) -> ScaffoldTokenizerFast | list[ScaffoldTokenizerFast]:
     """Count a corpus, train on it and make a transformers tokenizer: the three steps in one.
 
     Args:
         source, field, num_workers, max_pretoken_length: As for `count`.
         pretokenizer, normalizer, alphabet: As for `count`. None: those of `like` if there is one, which also
             are the only ones to go with it; else the defaults.
-        vocab_size, min_frequency, …, scaffold: As for `train`. fuse_unk and affixes come from `like`, too.
+        vocab_size, min_frequency, …, scaffold: As for `train`; several sizes give a list of tokenizers.
+            fuse_unk and affixes come from `like`, too.
         like: A fast tokenizer with a BPE model, of any class, to take everything but the vocabulary from:
             normalizer, pre-tokenizer, special and added tokens, template, chat template, settings. Its
             special tokens come first.
@@ -230,9 +329,9 @@ def train_tokenizer(
         symbols["initial_alphabet"] = initial_alphabet
     if counts.pretokenizer.alphabet == "chars":
         symbols.setdefault("unk_token", kwargs.get("unk_token"))
-    bpe = train(
+    artifacts = train(
         counts,
-        vocab_size,
+        [vocab_size] if isinstance(vocab_size, int | np.integer) else vocab_size,
         min_frequency=min_frequency,
         special_tokens=specials,
         limit_alphabet=limit_alphabet,
@@ -240,12 +339,17 @@ def train_tokenizer(
         scaffold=scaffold,
         **symbols,
     )
-    if names := source_names(source):
-        bpe = bpe.with_sources(names)
-    tokenizer = bpe.to_tokenizer(**kwargs) if shell is None else fill(shell, bpe, **kwargs)
-    # An artifact knows the strings of its special tokens only.
-    tokenizer.backend_tokenizer.add_special_tokens([t for t in special_tokens if isinstance(t, AddedToken)])
-    return tokenizer
+    names = source_names(source)
+    tokenizers = []
+    for bpe in artifacts:
+        bpe = bpe.with_sources(names) if names else bpe
+        tokenizer = bpe.to_tokenizer(**kwargs) if shell is None else fill(shell, bpe, **kwargs)
+        # An artifact knows the strings of its special tokens only.
+        tokenizer.backend_tokenizer.add_special_tokens(
+            [token for token in special_tokens if isinstance(token, AddedToken)]
+        )
+        tokenizers.append(tokenizer)
+    return tokenizers[0] if isinstance(vocab_size, int | np.integer) else tokenizers
 
 
 # ---- before the loop
@@ -262,7 +366,7 @@ def _merge_loop(
     **options: Any,
 ) -> MergeLoop:
     """The loop, ready to run."""
-    corpus = _Characters.of(counts, affixes)
+    corpus = Characters.of(counts, affixes)
     characters = _alphabet(corpus, counts, initial_alphabet, limit_alphabet)
     if not corpus.occurring <= characters:
         corpus = corpus.limited_to(characters)
@@ -291,7 +395,7 @@ def _refuse_options_of_characters(**options: Any) -> None:
 
 
 def _alphabet(
-    corpus: _Characters,
+    corpus: Characters,
     counts: PreTokenCounts,
     initial_alphabet: Sequence[str] | None,
     limit_alphabet: int | None,
@@ -318,7 +422,7 @@ def _alphabet(
 
 
 @dataclass(frozen=True)
-class _Characters:
+class Characters:
     """The pre-tokens as code points: of their characters, or of the characters that stand for their bytes.
 
     Args:
@@ -335,7 +439,7 @@ class _Characters:
     places: NDArray[np.uint8] | None
 
     @classmethod
-    def of(cls, counts: PreTokenCounts, affixes: Affixes) -> _Characters:
+    def of(cls, counts: PreTokenCounts, affixes: Affixes) -> Characters:
         data = np.frombuffer(counts.data, np.uint8)
         codes: NDArray[Any]
         if counts.pretokenizer.alphabet == "chars":
@@ -366,12 +470,12 @@ class _Characters:
         np.add.at(low, self.codes, weights & 0xFFFFFFFF)
         return {text: (int(high[ord(text)]) << 32) + int(low[ord(text)]) for text in self.occurring}
 
-    def limited_to(self, alphabet: set[str]) -> _Characters:
+    def limited_to(self, alphabet: set[str]) -> Characters:
         """What is left when all other characters vanish."""
         kept = np.isin(self.codes, np.array([*map(ord, alphabet)], np.uint32))
         kept_before = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])
         places = None if self.places is None else self.places[kept]
-        return _Characters(self.codes[kept], kept_before[self.offsets], self.affixes, places)
+        return Characters(self.codes[kept], kept_before[self.offsets], self.affixes, places)
 
     def symbols(self, characters: set[str], first_id: int) -> tuple[list[str], NDArray[np.int32]]:
         """The alphabet in the order of its ids, from first_id on, and the pre-tokens in these ids.
@@ -465,7 +569,7 @@ def _artifact(loop: MergeLoop, affixes: Affixes, **parts: Any) -> ScaffoldBPE:
         merges=merges,
         vocab={token: token_id for token_id, token in enumerate([*normal, *scaffolds])},
         demolish_map=derive_demolish_map(merges, scaffolds, affixes),
-        raw_splits=_raw_splits(merges, normal, frequency, affixes),
+        raw_splits=raw_splits(merges, normal, frequency, affixes),
         **parts,
     )
 
@@ -497,7 +601,7 @@ def _training_log(loop: MergeLoop) -> TrainingLog:
     return TrainingLog(tuple(with_merges(rows)), dict(zip(tokens, loop.frequencies, strict=True)))
 
 
-def _raw_splits(
+def raw_splits(
     merges: list[Pair], tokens: list[str], frequency: dict[str, int], affixes: Affixes
 ) -> dict[str, Pair]:
     """For normal tokens whose first rule needs a scaffold: the split into the two strongest normal tokens.

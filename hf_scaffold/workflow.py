@@ -27,6 +27,7 @@ __all__ = [
     "folder_or_temporary",
     "format_line",
     "load_artifact",
+    "load_history",
     "load_tokenizer",
     "read_counts",
     "read_lines",
@@ -175,6 +176,20 @@ def load_artifact(source: str) -> ScaffoldBPE:
     if Path(source, DEMOLISH_FILE).is_file():
         return ScaffoldBPE.load(source)
     return artifact_of(load_tokenizer(source))
+
+
+def load_history(source: str, token: str) -> str:
+    """What `ScaffoldBPE.history` tells of a token: of an artifact in a folder, or beside a saved tokenizer.
+
+    Raises:
+        ConfigurationError: there is no training log, or no such token.
+    """
+    beside = Path(source, ARTIFACT_FOLDER)
+    bpe = load_artifact(str(beside) if (beside / DEMOLISH_FILE).is_file() else source)
+    try:
+        return bpe.history(token)
+    except KeyError as error:
+        raise ConfigurationError(error.args[0]) from None
 
 
 def load_tokenizer(source: str) -> "ScaffoldTokenizerFast":

@@ -85,9 +85,7 @@ def test_tokens_may_be_added_meanwhile(native, again):
     """A call sees all of an addition or nothing of it, and a later call of a thread never less."""
     text = " ".join([f"xhug{i}x zona{i}" for i in range(20)])
     if again:
-        additions = [
-            [AddedToken(f"hug{k}", single_word=n % 2 == 0) for k in range(20)] for n in range(30)
-        ]
+        additions = [[AddedToken(f"hug{k}", single_word=n % 2 == 0) for k in range(20)] for n in range(30)]
     else:
         additions = [[f"hug{n}", f"zona{n}"] for n in range(20)]
     alone = tokenizer(native)
