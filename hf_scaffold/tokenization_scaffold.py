@@ -392,12 +392,12 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     ) -> Any:
         """The ids of each text as a pyarrow array of lists of int32, without a copy of the ids.
 
-        For `datasets`, map tables to tables; then no id is ever a Python object:
+        In `datasets`, map to tables; then no id is ever a Python object:
 
-            dataset.with_format("arrow").map(
-                lambda table: pa.table({"input_ids": tokenizer.encode_to_arrow(table["text"])}),
+            dataset.map(
+                lambda batch: pa.table({"input_ids": tokenizer.encode_to_arrow(batch["text"])}),
                 batched=True, remove_columns=dataset.column_names,
-            ).with_format(None)
+            )
 
         Args: As for `encode_batch_to_arrays`.
         Returns:
