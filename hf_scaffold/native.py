@@ -481,7 +481,9 @@ def encodings_of(
 
 
 def symbols_of(backend: CallBackend, sequences: list[Any], is_pretokenized: bool) -> list[Encoding]:
-    return backend.pipelines.symbols.encode_batch(sequences, is_pretokenized, add_special_tokens=False)
+    from hf_scaffold.tokenization_scaffold import encode_all
+
+    return encode_all(backend.pipelines.symbols, sequences, is_pretokenized, False)
 
 
 def drop_between_added_tokens(

@@ -73,6 +73,9 @@ MAX_PIPELINES = 16
 # Of the BPE model: how text becomes symbols. An affix marks those that continue a pre-token, or end it.
 MODEL_SETTINGS = ("unk_token", "fuse_unk", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
 
+# Of the process that imported this; a forked one has another.
+PROCESS = os.getpid()
+
 # Text to the byte-level stand-ins of its UTF-8, unsplit.
 STAND_INS = ByteLevel(add_prefix_space=False, use_regex=False)
 
@@ -737,7 +740,7 @@ class CallBackend:
                 raise
         # Where no length matters the template may come before demolishing. So the native batch is final for
         # texts without scaffold tokens, and for the others good for the ids, mostly all that is wanted.
-        encodings = self.pipelines.framing.encode_batch(inputs, add_special_tokens=add_special_tokens)
+        encodings = encode_all(self.pipelines.framing, inputs, False, add_special_tokens)
         return [
             self.expanded.demolish_lazily(encoding, partial(encode, [sample]))
             for sample, encoding in zip(samples, encodings, strict=True)
@@ -763,7 +766,7 @@ class CallBackend:
     def encode_sequences(self, sequences: list[Any], is_pretokenized: bool) -> Iterable[Encoding]:
         if self.draw is not None:
             return self.draw(self, sequences, is_pretokenized)
-        encodings = self.pipelines.bare.encode_batch(sequences, is_pretokenized, add_special_tokens=False)
+        encodings = encode_all(self.pipelines.bare, sequences, is_pretokenized, False)
         return map(self.demolish, encodings, sequences)
 
     def demolish(self, encoding: Encoding, sequence: Any) -> Encoding:
@@ -901,6 +904,18 @@ def as_sequences(item: Any, is_pretokenized: bool) -> tuple[Any, ...]:
     if is_pair and not (is_pretokenized and isinstance(item[0], str)):
         return tuple(item)
     return (item,)
+
+
+def encode_all(
+    tokenizer: Tokenizer, inputs: list[Any], is_pretokenized: bool, add_special_tokens: bool
+) -> list[Encoding]:
+    """As `encode_batch`; but that would wait forever for threads that a fork has left behind."""
+    if os.getpid() == PROCESS:
+        return tokenizer.encode_batch(inputs, is_pretokenized, add_special_tokens)
+    return [
+        tokenizer.encode(first, rest[0] if rest else None, is_pretokenized, add_special_tokens)
+        for first, *rest in (as_sequences(item, is_pretokenized) for item in inputs)
+    ]
 
 
 def pad_to_longest(encodings: list[Encoding], padding: dict[str, Any]) -> None:

@@ -148,7 +148,7 @@ if __name__ == "__main__":
     results = context.Queue()
     child = context.Process(target=encode_with, args=(tok, 300, results))
     child.start()
-    assert results.get(timeout=200) == expected
+    assert results.get(timeout=100) == expected
     child.join()
     assert encode(300) == expected
     print("done")
@@ -164,5 +164,5 @@ def test_processes_after_use(native, parallelism, tmp_path):
         environment["TOKENIZERS_PARALLELISM"] = parallelism
     command = [sys.executable, "-P" if sys.version_info >= (3, 11) else "-B", str(script)]
     command += [str(Path(__file__).parent), "native" if native else "general"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "done", done.stderr
