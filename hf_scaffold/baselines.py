@@ -10,6 +10,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from hf_scaffold.byte_level import BYTE_TO_SYMBOL, bytes_to_symbols
 from hf_scaffold.corpus import import_extra
 from hf_scaffold.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, VocabSizeError
+from hf_scaffold.evaluation import EvaluationText
 from hf_scaffold.pretokenize import get_pretokenizer
 from hf_scaffold.trainer import train
 
@@ -32,9 +34,11 @@ __all__ = ["BASELINES", "load_any_tokenizer", "train_baseline"]
 # Not "##": no text in the byte-level alphabet spells this, so every token has one reading.
 CONTINUING_PREFIX = "…"
 UNKNOWN = "<unk>"
+SENTENCEPIECE_UNIGRAM = "sentencepiece-unigram"
 
 _ALPHABET = sorted(BYTE_TO_SYMBOL.values())
 _CHUNK = 1 << 20  # characters of a text that a trainer of `tokenizers` is fed with
+_SAMPLE = 16_000_000  # bytes of text for SentencePiece's "unigram"; the trainer keeps all substrings of it
 _LONGEST_WORD = 1000  # bytes; the default of 100 makes longer ones unknown
 
 # How the names of tiktoken's files begin, and how their text is cut.
@@ -43,7 +47,12 @@ _OTHER_TIKTOKEN_PRESET = "llama3"  # cl100k cuts alike but for white space at th
 
 
 def train_baseline(
-    kind: str, counts: PreTokenCounts, vocab_size: int = 30_000, *, special_tokens: Sequence[str] = ()
+    kind: str,
+    counts: PreTokenCounts,
+    vocab_size: int = 30_000,
+    *,
+    special_tokens: Sequence[str] = (),
+    text: EvaluationText | None = None,
 ) -> PreTrainedTokenizerFast:
     """Train a tokenizer of another kind on the same counts, to compare with.
 
@@ -53,11 +62,14 @@ def train_baseline(
             - "bpe": plain BPE, the tokens of `train(..., scaffold=False)`;
             - "wordpiece", "unigram": by the trainers of `tokenizers`, on the pre-tokens that were counted;
             - "sentencepiece-bpe", "sentencepiece-unigram": by `sentencepiece`, on characters with
-              byte_fallback and split_digits. Its words are the counted pre-tokens, and it is none of
-              its own if they hold line ends or tabs, which it can't. A space is "▁", as usual there.
-        counts: With an alphabet of bytes. What a trainer of `tokenizers` or `sentencepiece` makes of a text
-            depends on its words and their counts alone, so this equals training on the text.
+              byte_fallback and split_digits. Its words are the counted pre-tokens, without line ends and
+              tabs, which it leaves to bytes. A space is "▁", as usual there. Its "unigram" needs the text,
+              as a word is a candidate only if different characters follow it; it is trained on a sample
+              of lines, spread evenly, of 16 MB together.
+        counts: With an alphabet of bytes. What the trainers of `tokenizers` make of a text depends on its
+            pre-tokens and their counts alone, so this equals training on the text.
         vocab_size: Tokens, special tokens included; fewer where candidates run out.
+        text: For "sentencepiece-unigram", the text that was counted; nothing else takes it.
         special_tokens: Control tokens. They come first, or behind "<unk>" where there is one.
     Returns:
         A PreTrainedTokenizerFast: `save_pretrained` writes it. Only "bpe" and the SentencePiece kinds are the
@@ -65,7 +77,8 @@ def train_baseline(
     Raises:
         ConfigurationError: no such kind, an alphabet of characters, or sentencepiece is not installed.
         VocabSizeError: vocab_size is below special tokens and alphabet.
-    Cost: for a 64 MB novel collection and 32,000 tokens, see `benchmarks`; "unigram" takes longest.
+    Cost: for 64 MB of novels and 32,000 tokens, seconds of one core: "bpe" 1, "wordpiece" 10, "unigram" 30,
+        "sentencepiece-bpe" 1.5, "sentencepiece-unigram" one or two minutes.
     Example:
         >>> import hf_scaffold as hs
         >>> counts = hs.PreTokenCounts.from_mapping({"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5})
@@ -74,11 +87,18 @@ def train_baseline(
         >>> train_baseline("wordpiece", counts, 520).tokenize("bugs")
         ['b', '…ug', '…s']
     """
-    if kind not in _TRAINERS:
+    if kind not in BASELINES:
         raise ConfigurationError(f"there is no baseline {kind!r}; there are {', '.join(BASELINES)}")
     if counts.pretokenizer.alphabet != "bytes":
         raise ConfigurationError("baselines are trained on bytes; count the corpus with alphabet='bytes'")
-    backend = _TRAINERS[kind](counts, vocab_size, list(special_tokens))
+    if kind == SENTENCEPIECE_UNIGRAM:
+        if text is None:
+            raise ConfigurationError(
+                f"{kind} can't be trained on counts; give text=EvaluationText(…) as well"
+            )
+        backend = _train_sentencepiece("unigram", counts, text, vocab_size, list(special_tokens))
+    else:
+        backend = _TRAINERS[kind](counts, vocab_size, list(special_tokens))
     backend.add_special_tokens([AddedToken(token, normalized=False) for token in special_tokens])
     from transformers import PreTrainedTokenizerFast
 
@@ -178,19 +198,31 @@ def _on_bytes(backend: Tokenizer, counts: PreTokenCounts, decoder: decoders.Deco
 # ---- SentencePiece
 
 
+def _train_sentencepiece_bpe(counts: PreTokenCounts, vocab_size: int, special_tokens: list[str]) -> Tokenizer:
+    return _train_sentencepiece("bpe", counts, None, vocab_size, special_tokens)
+
+
 def _train_sentencepiece(
-    model_type: str, counts: PreTokenCounts, vocab_size: int, special_tokens: list[str]
+    model_type: str,
+    counts: PreTokenCounts,
+    text: EvaluationText | None,
+    vocab_size: int,
+    special_tokens: list[str],
 ) -> Tokenizer:
     sentencepiece = import_extra("sentencepiece", "baselines")
     _require(vocab_size, 1 + len(special_tokens) + 256)
     with tempfile.TemporaryDirectory(prefix="hf-scaffold-") as folder:
-        words = Path(folder, "words.tsv")
-        with words.open("w", encoding="utf-8", newline="\n") as stream:
-            stream.writelines(_sentencepiece_words(counts))
+        given: dict[str, Any]
+        if text is None:
+            words = Path(folder, "words.tsv")
+            with words.open("w", encoding="utf-8", newline="\n") as stream:
+                stream.writelines(_sentencepiece_words(counts))
+            given = {"input": str(words), "input_format": "tsv"}
+        else:
+            given = {"sentence_iterator": _sampled_lines(text), "max_sentence_length": 1 << 20}
         try:
             sentencepiece.SentencePieceTrainer.train(
-                input=str(words),
-                input_format="tsv",
+                **given,
                 model_prefix=str(Path(folder, "trained")),
                 model_type=model_type,
                 vocab_size=vocab_size,
@@ -220,6 +252,13 @@ def _sentencepiece_words(counts: PreTokenCounts) -> Iterator[str]:
         word = re.sub(r"[^\S ]|\0", "", pretoken.decode(errors="ignore"))
         if word.strip():
             yield f"{word}\t{n}\n"
+
+
+def _sampled_lines(text: EvaluationText) -> Iterator[str]:
+    """Every k-th line, so that they are some _SAMPLE bytes together, without its end."""
+    step = max(1, round(text.n_bytes / _SAMPLE))
+    lines = (line for document in text.documents() for line in document.split("\n"))
+    return (line.replace("\0", "").rstrip("\r") for line in islice(lines, 0, None, step) if line.strip())
 
 
 def _sentencepiece_backend(processor: Any, model_type: str) -> Tokenizer:
@@ -257,10 +296,9 @@ _TRAINERS: dict[str, _Trainer] = {
     "bpe": _train_bpe,
     "wordpiece": _train_wordpiece,
     "unigram": _train_unigram,
-    "sentencepiece-bpe": lambda *args: _train_sentencepiece("bpe", *args),
-    "sentencepiece-unigram": lambda *args: _train_sentencepiece("unigram", *args),
+    "sentencepiece-bpe": _train_sentencepiece_bpe,
 }
-BASELINES: tuple[str, ...] = tuple(_TRAINERS)
+BASELINES: tuple[str, ...] = (*_TRAINERS, SENTENCEPIECE_UNIGRAM)
 
 
 # ---- anyone's

@@ -40,9 +40,10 @@ def counts(novel):
 
 
 @pytest.fixture(scope="module")
-def trained(counts):
+def trained(counts, novel):
+    text = hs.EvaluationText([novel])
     return {
-        kind: hs.train_baseline(kind, counts, VOCAB_SIZE, special_tokens=["<|endoftext|>"])
+        kind: hs.train_baseline(kind, counts, VOCAB_SIZE, special_tokens=["<|endoftext|>"], text=text)
         for kind in hs.BASELINES
     }
 
@@ -142,9 +143,19 @@ def test_refusals(counts):
     characters = hs.count(["some text"], alphabet="chars")
     with pytest.raises(ConfigurationError, match="count the corpus with alphabet='bytes'"):
         hs.train_baseline("bpe", characters)
+    text = hs.EvaluationText(["some text"])
     for kind in hs.BASELINES:
         with pytest.raises(VocabSizeError, match="vocab_size is 100, but"):
-            hs.train_baseline(kind, counts, 100)
+            hs.train_baseline(kind, counts, 100, text=text)
+    with pytest.raises(ConfigurationError, match="sentencepiece-unigram can't be trained on counts"):
+        hs.train_baseline("sentencepiece-unigram", counts)
+
+
+def test_the_sample_of_lines_is_spread_evenly(monkeypatch):
+    text = hs.EvaluationText(["".join(f"line {i:03}\n" for i in range(300))])  # 2700 bytes
+    assert list(baselines._sampled_lines(text)) == [f"line {i:03}" for i in range(300)]
+    monkeypatch.setattr(baselines, "_SAMPLE", 900)
+    assert list(baselines._sampled_lines(text)) == [f"line {i:03}" for i in range(0, 300, 3)]
 
 
 # ---- anyone's
