@@ -78,7 +78,7 @@ def train_baseline(
         ConfigurationError: no such kind, an alphabet of characters, or sentencepiece is not installed.
         VocabSizeError: vocab_size is below special tokens and alphabet.
     Cost: for 64 MB of novels and 32,000 tokens, seconds of one core: "bpe" 1, "wordpiece" 10, "unigram" 30,
-        "sentencepiece-bpe" 1.5, "sentencepiece-unigram" one or two minutes.
+        "sentencepiece-bpe" 1.5, "sentencepiece-unigram" 25.
     Example:
         >>> import hf_scaffold as hs
         >>> counts = hs.PreTokenCounts.from_mapping({"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5})
