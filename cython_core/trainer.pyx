@@ -24,7 +24,7 @@ writes at most four cells. Cells of BOUNDARY stand between pre-tokens and at bot
 """
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 from libcpp cimport bool
 from libcpp.algorithm cimport sort, unique
 from libcpp.string cimport string
@@ -97,6 +97,9 @@ cdef extern from "pair_index.hpp" namespace "hf_scaffold" nogil:
         TallyEntry* at(token_id_t)
         void file_cells()
         void clear()
+
+cdef extern from "pair_key.hpp" namespace "hf_scaffold" nogil:
+    uint64_t pair_key(token_id_t, token_id_t)
 
 cdef enum:
     BOUNDARY = -1  # the cell between two pre-tokens
@@ -552,6 +555,11 @@ cdef class MergeLoop:
         return list(self.frequency)
 
     @property
+    def head_frequency(self):
+        """int: the frequency of the candidate that comes next; 0 if there is none."""
+        return self._head_frequency()
+
+    @property
     def events(self):
         """list[tuple[str, int, int, int, int, int]]: kind, token, its frequency, left, right, their frequency.
 
@@ -728,3 +736,62 @@ cdef class AmbiguousMergeLoop(MergeLoop):
     def merges(self):
         """list[tuple[int, int]]: the rules as creation ids, in rank order."""
         return [(self.tokens_of[pair].left, self.tokens_of[pair].right) for pair in self.rules]
+
+
+cdef class MergeReplay(AmbiguousMergeLoop):
+    """The loop with rules that are given: next comes the rule of lowest rank, not the most frequent pair.
+
+    Run it without a size to reach, and it ends when no rule applies any more. What `Candidate` calls frequency
+    is the number of rules from this one on, here; the pair index holds frequencies as ever.
+
+    Args:
+        symbols, offsets, counts: As for `MergeLoop`.
+        tokens: All tokens' strings as UTF-8; a symbol is the number of its token here.
+        rules: int32, (n, 3): left, right and merged token, in rank order. No pair is there twice.
+    """
+
+    cdef:
+        unordered_map[uint64_t, uint32_t] rank_of  # pair_key -> rank
+        vector[token_id_t] makes       # rank -> merged token
+        vector[count_t] found          # rank -> occurrences of the pair when its turn came
+
+    def __init__(
+        self,
+        const token_id_t[::1] symbols,
+        const long long[::1] offsets,
+        const long long[::1] counts,
+        list tokens,
+        const token_id_t[:, ::1] rules,
+    ):
+        cdef uint32_t rank
+        for rank in range(<uint32_t>rules.shape[0]):  # before any pair is queued
+            self.rank_of[pair_key(rules[rank, 0], rules[rank, 1])] = rank
+            self.makes.push_back(rules[rank, 2])
+        self.found.resize(self.makes.size(), 0)
+        super().__init__(symbols, offsets, counts, tokens, 0, 1, 0, False)
+
+    def replay(self):
+        """Apply the rules wherever they apply.
+
+        Returns:
+            list[int]: for each rule, how often its pair stood in the corpus when its turn came.
+        """
+        self.run(self.strings.size() + 1)
+        return list(self.found)
+
+    cdef int _push(
+        self, count_t frequency, token_id_t left, token_id_t right, token_id_t scaffold, uint32_t pair
+    ) except -1 nogil:
+        cdef uint64_t key = pair_key(left, right)
+        if self.rank_of.count(key):
+            MergeLoop._push(
+                self, <count_t>(self.makes.size() - self.rank_of[key]), left, right, scaffold, pair
+            )
+
+    cdef count_t _frequency_of(self, const Candidate& candidate) noexcept nogil:
+        return candidate.frequency if self.pairs.at(candidate.pair).frequency > 0 else 0
+
+    cdef token_id_t _create(self, const Candidate& pair) except -2 nogil:
+        cdef uint32_t rank = self.rank_of[pair_key(pair.left, pair.right)]
+        self.found[rank] += self.pairs.at(pair.pair).frequency
+        return self.makes[rank]

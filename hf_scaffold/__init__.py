@@ -30,6 +30,7 @@ from hf_scaffold.errors import (
 
 if TYPE_CHECKING:
     from hf_scaffold.artifact import ScaffoldBPE
+    from hf_scaffold.audit import audit_tokenizer, bpe_from_tokenizer
     from hf_scaffold.baselines import BASELINES, load_any_tokenizer, train_baseline
     from hf_scaffold.comparison import Standalone, VocabularyChange, compare, standalone_share
     from hf_scaffold.counts import PreTokenCounts, count
@@ -60,6 +61,8 @@ __all__ = [
     "Standalone",
     "TokenizerComparison",
     "VocabularyChange",
+    "audit_tokenizer",
+    "bpe_from_tokenizer",
     "compare",
     "compare_tokenizers",
     "count",
@@ -92,6 +95,8 @@ _HOMES = {
     "VocabularyChange": "comparison",
     "compare": "comparison",
     "compare_tokenizers": "tables",
+    "audit_tokenizer": "audit",
+    "bpe_from_tokenizer": "audit",
     "count": "counts",
     "evaluate": "evaluation",
     "get_pretokenizer": "pretokenize",

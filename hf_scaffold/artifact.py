@@ -199,8 +199,9 @@ class ScaffoldBPE:
             >>> bpe = hs.train(counts, vocab_size=260, log=True)
             >>> print(bpe.history("zo"))
             Merge 1: z o, 53 occurrences, became zo.
-            After merge 4 (zo na): marked as a scaffold: 3 occurrences left, while ĠAri zona had 50.
-            At the end: a scaffold token, 3 occurrences in the training text; demolished to z o.
+            After merge 3 (i zo): marked as a scaffold: 3 occurrences left, while Ġ Ar had 50.
+            After merge 10 (n e): reinstated: nothing else was as frequent as its 3 occurrences.
+            At the end: a normal token, 3 occurrences in the training text.
         """
         if self.log is None:
             raise ConfigurationError("there is no training log; train with log=True to keep one")

@@ -513,6 +513,36 @@ def push(
 
 
 @app.command()
+def audit(
+    tokenizer: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOKENIZER", help="Any BPE tokenizer: a tokenizer.json, a folder, or a name on the Hub."
+        ),
+    ],
+    corpus: Corpus,
+    sample: Annotated[int, typer.Option("--sample", "-n", min=0, help="Scaffold tokens to show.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object instead, complete.")] = False,
+    field: FieldOption = "text",
+    num_workers: WorkersOption = None,
+) -> None:
+    """Show which tokens of an existing BPE tokenizer are scaffolds on a text, and how rare the others are.
+
+    Its merges are replayed on the text, and the test of Scaffold-BPE's training is put to each of its tokens.
+    This goes beyond the paper.
+    """
+    from hf_scaffold import views
+    from hf_scaffold.audit import audit_tokenizer
+
+    source = corpus[0] if len(corpus) == 1 else corpus
+    found = audit_tokenizer(tokenizer, source, field=field, num_workers=num_workers)
+    if as_json:
+        terminal.line(found.to_json())
+    else:
+        views.show_audit(found, sample)
+
+
+@app.command()
 def demo(
     output: Annotated[
         Path | None,

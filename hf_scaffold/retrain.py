@@ -19,7 +19,7 @@ from hf_scaffold.pretokenize import pretokenizer_of
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 from hf_scaffold.trainer import train
 
-__all__ = ["empty_like", "fill", "train_new_from_iterator"]
+__all__ = ["empty_like", "fill", "settings_of", "train_new_from_iterator"]
 
 # What from_pretrained noted of the files it read: none of it holds for another vocabulary.
 _LOADED = (
@@ -126,22 +126,26 @@ def fill(shell: PreTrainedTokenizerFast, bpe: ScaffoldBPE, **kwargs: Any) -> Sca
     state["decoder"] = state["decoder"] or own["decoder"]
     state["model"] = {**own["model"], "dropout": state["model"]["dropout"]}
     state["added_tokens"] = [token for token in state["added_tokens"] if token["special"]]
-    settings = {name: value for name, value in shell.init_kwargs.items() if name not in _LOADED}
     tokenizer = ScaffoldTokenizerFast(
         tokenizer_object=Tokenizer.from_str(json.dumps(state)),
         scaffold=trained.scaffold,
-        **{**settings, "chat_template": shell.chat_template, **kwargs},
+        **{**settings_of(shell), **kwargs},
     )
     tokenizer.add_tokens([token for token in shell.added_tokens_decoder.values() if not token.special])
     return tokenizer
+
+
+def settings_of(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
+    """The arguments that make a tokenizer like this one, but for its vocabulary and files."""
+    settings = {name: value for name, value in tokenizer.init_kwargs.items() if name not in _LOADED}
+    return {**settings, "chat_template": tokenizer.chat_template}
 
 
 def _stock(like: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
     """A tokenizer that shares everything with `like`, but makes stock ones and knows of no files."""
     kind = PreTrainedTokenizerFast if isinstance(like, ScaffoldTokenizerFast) else type(like)
     stock = object.__new__(kind)
-    settings = {name: value for name, value in like.init_kwargs.items() if name not in _LOADED}
-    stock.__dict__.update(like.__dict__, init_kwargs={**settings, "chat_template": like.chat_template})
+    stock.__dict__.update(like.__dict__, init_kwargs=settings_of(like))
     return stock
 
 

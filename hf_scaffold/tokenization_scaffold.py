@@ -1060,6 +1060,7 @@ def violations(scaffold: Any, backend: Tokenizer) -> Iterator[str]:
     yield from merge_violations(merges, vocab.keys() | demolish.keys(), prefix)
     yield from demolish_violations(demolish, vocab, merged, prefix)
     added = {token.content for token in backend.get_added_tokens_decoder().values()}
+    unused = set(scaffold.get("unused") or ())  # by text; their ids are reserved
     for token in vocab:
         if not (
             token in merged
@@ -1067,6 +1068,7 @@ def violations(scaffold: Any, backend: Tokenizer) -> Iterator[str]:
             or token == backend.model.unk_token
             or (backend.model.byte_fallback and re.fullmatch("<0x[0-9A-F]{2}>", token))
             or is_symbol(token, prefix, suffix)
+            or token in unused
         ):
             yield f"no merge makes the public token {token!r}"
 

@@ -52,9 +52,9 @@ class TrainingLog:
         >>> counts = hs.PreTokenCounts.from_mapping({"Arizona": 50, "zone": 3, "banana": 20})
         >>> log = hs.train(counts, vocab_size=260, log=True).log
         >>> log
-        TrainingLog(7 merges, 4 tokens marked, 1 reinstated)
+        TrainingLog(10 merges, 7 tokens marked, 1 reinstated)
         >>> log.of("zo")[-1][:5]
-        ('marked', 'zo', 3, ('Ari', 'zona'), 50)
+        ('reinstated', 'zo', 3, ('zo',), 3)
         >>> log.frequencies["zo"]
         3
     """

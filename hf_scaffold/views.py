@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hf_scaffold import demo, terminal
 from hf_scaffold.artifact import ScaffoldBPE
+from hf_scaffold.audit import Audit
 from hf_scaffold.counts import PreTokenCounts
 from hf_scaffold.inspection import Inspection, bytes_per_token, readable, scaffold_uses
 from hf_scaffold.shards import ShardIndex
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from hf_scaffold.hub import Push
 
 __all__ = [
+    "show_audit",
     "show_counts",
     "show_demo",
     "show_inspection",
@@ -84,6 +86,35 @@ def show_inspection(found: Inspection) -> None:
             ["scaffold token", "demolished to", "builds"],
             [(readable(use.token), _tokens(use.demolished), _tokens(use.builds, 5)) for use in found.sample],
         )
+
+
+def show_audit(found: Audit, sample: int) -> None:
+    """`audit`: the facts, then the scaffolds that occur most and the quantiles of the other tokens."""
+    n_merged = len(found.scaffolds) + len(found.others)
+    terminal.facts(
+        [
+            ("tokens", f"{found.n_tokens:,}; {n_merged:,} merged"),
+            ("text", f"{found.n_pretokens:,} pre-tokens"),
+            ("worth a place", f"{found.head_frequency:,} occurrences and more"),
+            ("scaffold tokens", f"{len(found.scaffolds):,}, {found.scaffold_share:.1%} of merged tokens"),
+            ("others, rarer", f"{found.fewer_than(found.head_frequency):,}; unused {found.fewer_than(1):,}"),
+        ]
+    )
+    terminal.line("This goes beyond the paper, which has no word on tokenizers that exist.")
+    if found.scaffolds[:sample]:
+        rows = sorted(found.scaffolds, key=lambda use: -use.occurrences)[:sample]
+        terminal.heading("Scaffold tokens that occur most (Ġ is a space)")
+        terminal.table(
+            ["scaffold token", "id", "parts", "occurrences"],
+            [(readable(use.token), f"{use.id}", _tokens(use.parts), f"{use.occurrences:,}") for use in rows],
+            numbers=["id", "occurrences"],
+        )
+    terminal.heading("How often the other merged tokens occur")
+    terminal.table(
+        ["share of tokens", "occurrences, at most"],
+        [(f"{share:.0%}", f"{n:,}") for share, n in found.quantiles.items()],
+        numbers=["share of tokens", "occurrences, at most"],
+    )
 
 
 def show_push(pushed: "Push", revision: str | None) -> None:

@@ -1,0 +1,471 @@
+"""What Scaffold-BPE would say of an existing BPE tokenizer, and a Scaffold version of it.
+
+This goes beyond the paper, which only trains new vocabularies. Here the merges are given. They are replayed
+on a text, and the test of training is put to every token that was a part of another: is it worth its place?
+
+In training the head of the queue says what a place is worth: the occurrences of the candidate that is next.
+Given merges have no such queue, least of all on another text. So the head is that of plain BPE trained on
+this text, after as many merges as the tokenizer has. A merged token is a scaffold if it is a part of a rule
+that applies to the text and, once all merges are done, occurs less often than that. Where the text is the one
+that the merges were learned from, this gives the scaffold tokens that training has after the same merges:
+there frequencies never rise, and a scaffold is reinstated when it is more frequent than the head. (Where they
+are equal, training goes by creation ids; here the token stays a normal one. And where no pair is left to
+merge, the head counts as 1.)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+
+from hf_scaffold._trainer import MergeLoop, MergeReplay
+from hf_scaffold.artifact import Pair, derive_demolish_map
+from hf_scaffold.byte_level import SYMBOL_TO_BYTE, bytes_to_symbols, symbols_to_bytes
+from hf_scaffold.counts import PreTokenCounts, count
+from hf_scaffold.errors import ConfigurationError, CorpusError
+from hf_scaffold.pretokenize import Pretokenizer, pretokenizer_of
+from hf_scaffold.symbols import BYTE_TOKENS, Affixes
+from hf_scaffold.trainer import Characters, raw_splits
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+
+__all__ = ["Audit", "AuditedToken", "Conversion", "audit_tokenizer", "bpe_from_tokenizer"]
+
+QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclass(frozen=True)
+class AuditedToken:
+    """A merged token on a text: its id, its first rule, and how often it occurs once all merges are done."""
+
+    token: str
+    id: int
+    parts: Pair
+    occurrences: int
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Which tokens of a tokenizer are scaffolds on a text, and how rare the others are.
+
+    Args:
+        n_tokens: The tokenizer's tokens, added ones included.
+        n_pretokens: Pre-tokens of the text.
+        head_frequency: How often a token must occur on this text to be worth its place.
+        scaffolds: The merged tokens that are a part of another and occur less often, in the order of ids.
+        others: The other merged tokens, in the order of ids.
+    """
+
+    n_tokens: int
+    n_pretokens: int
+    head_frequency: int
+    scaffolds: tuple[AuditedToken, ...]
+    others: tuple[AuditedToken, ...]
+
+    @property
+    def scaffold_share(self) -> float:
+        """Share of the merged tokens that are scaffolds."""
+        return len(self.scaffolds) / max(1, len(self.scaffolds) + len(self.others))
+
+    @cached_property
+    def quantiles(self) -> dict[float, int]:
+        """How often the other merged tokens occur: by share of the rarest ones, the most that one does."""
+        occurrences = sorted(token.occurrences for token in self.others) or [0]
+        return {share: occurrences[int(share * (len(occurrences) - 1))] for share in QUANTILES}
+
+    def fewer_than(self, occurrences: int) -> int:
+        """How many of the other merged tokens occur less often."""
+        return sum(token.occurrences < occurrences for token in self.others)
+
+    def to_json(self) -> str:
+        """All facts as one JSON object; of the others the quantiles only."""
+        facts = asdict(self)
+        del facts["others"]
+        facts |= {
+            "scaffold_share": self.scaffold_share,
+            "other_merged_tokens": len(self.others),
+            "others_unused": self.fewer_than(1),
+            "others_quantiles": {str(share): n for share, n in self.quantiles.items()},
+        }
+        return json.dumps(facts, ensure_ascii=False, indent=2)
+
+
+def audit_tokenizer(
+    tokenizer: Any, corpus: Any, *, field: str = "text", num_workers: int | None = None
+) -> Audit:
+    """Find the scaffold tokens of a BPE tokenizer on a text. This goes beyond the paper.
+
+    Args:
+        tokenizer: A `tokenizers.Tokenizer` or a fast tokenizer of transformers with a BPE model; or the path
+            of a tokenizer.json, or a folder or name that AutoTokenizer loads.
+        corpus: Text as for `count`, split as the tokenizer does; or PreTokenCounts that were.
+        field, num_workers: As for `count`.
+    Returns:
+        Audit. Added tokens are not looked for in the text, and are never scaffolds. With `ignore_merges`,
+        only tokens that no merge makes are taken whole.
+    Raises:
+        ConfigurationError: the model is not BPE, the tokenizer is a Scaffold-BPE already, or the counts were
+            made with another pre-tokenizer.
+        CorpusError: nothing of the text is in the vocabulary.
+    Cost: about that of training on the text twice.
+    Example:
+        >>> from tokenizers import Tokenizer, models
+        >>> vocab = {"u": 0, "g": 1, "h": 2, "p": 3, "ug": 4, "hug": 5, "pug": 6}
+        >>> merges = [("u", "g"), ("h", "ug"), ("p", "ug")]
+        >>> found = audit_tokenizer(Tokenizer(models.BPE(vocab, merges)), ["hug"] * 3 + ["pug"] * 2)
+        >>> found.scaffolds
+        (AuditedToken(token='ug', id=4, parts=('u', 'g'), occurrences=0),)
+    """
+    model = _Model.of(_fast(tokenizer))
+    return _replay(model, _counts(model, corpus, field, num_workers))[0]
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A Scaffold version of a tokenizer.
+
+    Args:
+        tokenizer: Encodes to the tokens that stay.
+        remap: int64: old id to new id, -1 for the scaffold tokens, which have none.
+        audit: What was found.
+    """
+
+    tokenizer: ScaffoldTokenizerFast
+    remap: NDArray[np.int64]
+    audit: Audit
+
+
+def bpe_from_tokenizer(
+    tokenizer: Any,
+    corpus: Any,
+    *,
+    compact: bool = False,
+    field: str = "text",
+    num_workers: int | None = None,
+) -> Conversion:
+    """Make a Scaffold version of a BPE tokenizer: scaffolds lose their ids. This goes beyond the paper.
+
+    All merges stay; so do pipeline, special tokens, template and settings. Every token that stays keeps its
+    id, so a trained model can go on as it is. Where a scaffold would stand, text is now encoded to its parts.
+
+    Args:
+        tokenizer, corpus, field, num_workers: As for `audit_tokenizer`, which finds the scaffolds.
+        compact: False: freed ids are held by reserved tokens "<|unused_ID|>", which no text is encoded to; so
+            `len(tokenizer)` and the model's matrices stay as they are. True: the ids of the tokens that stay
+            close up, in their order, and `remap` says which row of the embedding matrix goes where.
+    Returns:
+        Conversion. With compact=True, for a model of transformers:
+
+            kept = torch.from_numpy(np.flatnonzero(conversion.remap >= 0))
+            embeddings.weight = torch.nn.Parameter(embeddings.weight[kept])
+
+        for its input and, if that is another, its output embeddings; without it,
+        `conversion.remap < 0` are the rows that no text needs any more.
+    Raises:
+        ConfigurationError, CorpusError: as for `audit_tokenizer`.
+    Example:
+        >>> from tokenizers import Tokenizer, models
+        >>> vocab = {"u": 0, "g": 1, "h": 2, "p": 3, "ug": 4, "hug": 5, "pug": 6}
+        >>> merges = [("u", "g"), ("h", "ug"), ("p", "ug")]
+        >>> plain = Tokenizer(models.BPE(vocab, merges))
+        >>> conversion = bpe_from_tokenizer(plain, ["hug"] * 3 + ["pug"] * 2)
+        >>> conversion.tokenizer("hugug").tokens(), conversion.remap.tolist()
+        (['hug', 'u', 'g'], [0, 1, 2, 3, -1, 5, 6])
+    """
+    fast = _fast(tokenizer)
+    model = _Model.of(fast)
+    counts = _counts(model, corpus, field, num_workers)
+    found, frequencies = _replay(model, counts)
+    demolish = derive_demolish_map(model.merges, [token.token for token in found.scaffolds], model.affixes)
+    every_id = fast.get_vocab()
+    remap = np.full(max(every_id.values()) + 1, -1, np.int64)
+    staying = sorted(token_id for token, token_id in every_id.items() if token not in demolish)
+    remap[staying] = range(len(staying)) if compact else staying
+    vocab = {token: int(remap[token_id]) for token, token_id in model.vocab.items() if token not in demolish}
+    unused = [token for token in vocab if not model.can_be_made(token)]
+    if not compact:
+        holes = {f"<|unused_{token_id}|>": token_id for token_id in np.flatnonzero(remap < 0).tolist()}
+        vocab |= holes
+        unused += holes
+    scaffold = {
+        "version": 1,
+        "merges": [list(pair) for pair in model.merges],
+        "demolish": {token: list(parts) for token, parts in demolish.items()},
+        "unused": sorted(unused, key=vocab.__getitem__),
+    }
+    public = model.public(vocab, frequencies)
+    scaffold["raw_agreement"] = _agreement(scaffold, public, counts)
+    return Conversion(_like(fast, public, scaffold, remap), remap, found)
+
+
+# ---- the tokenizer
+
+
+def _fast(tokenizer: Any) -> PreTrainedTokenizerFast:
+    """Any description of a tokenizer as a fast one of transformers."""
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+
+    if isinstance(tokenizer, str | os.PathLike):
+        path = Path(tokenizer)
+        if path.is_file():
+            try:
+                tokenizer = Tokenizer.from_file(str(path))
+            except Exception as error:  # what `tokenizers` raises is no narrower
+                raise ConfigurationError(f"{path} is no tokenizer.json: {error}") from error
+        else:
+            tokenizer = AutoTokenizer.from_pretrained(os.fspath(tokenizer))
+    if isinstance(tokenizer, Tokenizer):
+        _require_bpe(tokenizer, "the tokenizer")
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer)  # type: ignore[no-untyped-call]
+    name = type(tokenizer).__name__
+    if isinstance(tokenizer, ScaffoldTokenizerFast):
+        raise ConfigurationError(f"a {name} is a Scaffold-BPE already; see `inspect`")
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise ConfigurationError(f"a fast tokenizer is needed, with a tokenizer.json, not {name}")
+    _require_bpe(tokenizer.backend_tokenizer, name)
+    return tokenizer
+
+
+def _require_bpe(backend: Tokenizer, name: str) -> None:
+    kind = type(backend.model).__name__
+    if kind != "BPE":
+        raise ConfigurationError(f"the model of {name} is {kind}; only BPE has merges to replay")
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A BPE model as tokenizer.json has it, and what splits its text."""
+
+    vocab: dict[str, int]  # in the order of ids
+    merges: list[Pair]
+    added: frozenset[str]
+    settings: dict[str, Any]
+    pretokenizer: Pretokenizer
+    affixes: Affixes
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerFast) -> _Model:
+        backend = tokenizer.backend_tokenizer
+        state = json.loads(backend.to_str())["model"]  # each pair once: of equal ones the last counts
+        return cls(
+            vocab=dict(sorted(state.pop("vocab").items(), key=lambda item: item[1])),
+            merges=[(left, right) for left, right in state.pop("merges")],
+            added=frozenset(token.content for token in backend.get_added_tokens_decoder().values()),
+            settings=state,
+            pretokenizer=pretokenizer_of(backend),
+            affixes=Affixes(state["continuing_subword_prefix"] or "", state["end_of_word_suffix"] or ""),
+        )
+
+    @cached_property
+    def made(self) -> list[str]:
+        """The token that each rule makes."""
+        return self.affixes.join_all(self.merges)
+
+    @cached_property
+    def first_rules(self) -> dict[str, Pair]:
+        """Merged token to its rule of lowest rank; added tokens are none."""
+        rules = dict(zip(self.made[::-1], self.merges[::-1], strict=True))
+        return {token: rules[token] for token in self.vocab if token in rules and token not in self.added}
+
+    def can_be_made(self, token: str) -> bool:
+        """Whether text can be encoded to it, as far as its string says."""
+        return bool(
+            token in self.first_rules
+            or token in self.added
+            or token == self.settings["unk_token"]
+            or (self.settings["byte_fallback"] and token in BYTE_TOKENS)
+            or self.affixes.readings(token)
+        )
+
+    @cached_property
+    def wholes(self) -> dict[bytes, str]:
+        """The pre-tokens that are taken whole and that no merge makes."""
+        if not self.settings["ignore_merges"]:
+            return {}
+        by_character = self.pretokenizer.alphabet == "chars"
+        tokens = [token for token in self.vocab if not self.can_be_made(token)]
+        if not by_character:
+            tokens = [token for token in tokens if SYMBOL_TO_BYTE.keys() >= set(token)]
+        return {token.encode() if by_character else symbols_to_bytes(token): token for token in tokens}
+
+    def public(self, vocab: dict[str, int], frequencies: dict[str, int]) -> BPE:
+        """The plain BPE over the tokens that stay, for programs that know nothing of demolishing."""
+        rules = list(zip(self.made, self.merges, strict=True))
+        still_made = {token for token, pair in rules if vocab.keys() >= {token, *pair}}
+        normal = [token for token in self.vocab if token in vocab and self.can_be_made(token)]
+        splits = raw_splits(self.merges, normal, frequencies, self.affixes)
+        merges: dict[Pair, None] = {}
+        for token, pair in rules:
+            if vocab.keys() >= {token, *pair}:
+                merges[pair] = None
+            elif token in splits and token not in still_made:
+                merges.setdefault(splits[token])
+        names = ("unk_token", "fuse_unk", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
+        settings = {name: self.settings[name] for name in names if self.settings[name] is not None}
+        return BPE(vocab=vocab, merges=list(merges), ignore_merges=not self.affixes.suffix, **settings)
+
+
+# ---- the replay
+
+
+def _counts(model: _Model, corpus: Any, field: str, num_workers: int | None) -> PreTokenCounts:
+    if not isinstance(corpus, PreTokenCounts):
+        return count(corpus, pretokenizer=model.pretokenizer, field=field, num_workers=num_workers)
+    if corpus.pretokenizer != model.pretokenizer:
+        raise ConfigurationError(
+            f"the counts were made with {corpus.pretokenizer}, but the tokenizer splits text with "
+            f"{model.pretokenizer}; give the text itself"
+        )
+    return corpus
+
+
+def _replay(model: _Model, corpus: PreTokenCounts) -> tuple[Audit, dict[str, int]]:
+    """What is found, and every token's occurrences once all merges are done."""
+    tokens = list(model.vocab)
+    number = {token: i for i, token in enumerate(tokens)}
+    symbols, offsets, counts = _symbols(model, number, corpus)
+    rules = [
+        (number[left], number[right], number[token])
+        for (left, right), token in zip(model.merges, model.made, strict=True)
+    ]
+    replay = MergeReplay(
+        symbols,
+        offsets,
+        counts,
+        [token.encode() for token in tokens],
+        np.array(rules, np.int32).reshape(-1, 3),
+    )
+    found = replay.replay()
+    parts = {token for pair, n in zip(model.merges, found, strict=True) if n > 0 for token in pair}
+    head = max(1, _head_frequency(symbols, offsets, counts, len(model.first_rules)))
+    frequencies = dict(zip(tokens, replay.frequencies, strict=True))
+    merged = [
+        AuditedToken(token, model.vocab[token], pair, frequencies[token])
+        for token, pair in model.first_rules.items()
+    ]
+    is_scaffold = [token.token in parts and token.occurrences < head for token in merged]
+    audited = Audit(
+        n_tokens=len(model.vocab.keys() | model.added),
+        n_pretokens=corpus.total,
+        head_frequency=head,
+        scaffolds=tuple(token for token, hidden in zip(merged, is_scaffold, strict=True) if hidden),
+        others=tuple(token for token, hidden in zip(merged, is_scaffold, strict=True) if not hidden),
+    )
+    return audited, frequencies
+
+
+def _symbols(
+    model: _Model, number: dict[str, int], corpus: PreTokenCounts
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+    """The text as symbols that merges may join: symbols, offsets and counts as for `MergeLoop`.
+
+    Characters without a token vanish, and text goes on behind them as if they weren't there; unless they
+    become the unk_token or tokens of bytes, which nothing merges across.
+    """
+    characters = Characters.of(corpus, model.affixes)
+    keys = characters.codes if characters.places is None else 4 * characters.codes + characters.places
+    unknown = number.get(model.settings["unk_token"] or "", -1)
+    bytes_stand_in = model.settings["byte_fallback"] and number.keys() >= set(BYTE_TOKENS)
+    table = np.full(int(keys.max(initial=0)) + 1, _GONE, np.int32)
+    for key in np.flatnonzero(np.bincount(keys)).tolist():
+        if characters.places is None:
+            symbol = chr(key)
+        else:
+            symbol = model.affixes.mark(chr(key // 4), key & 2 > 0, key & 1 > 0)
+        otherwise = _BREAK if bytes_stand_in or unknown >= 0 else _GONE
+        table[key] = number.get(symbol, otherwise)
+    symbols = table[keys]
+    rows = np.repeat(np.arange(len(corpus)), np.diff(characters.offsets))
+    if model.wholes:
+        whole = [row for row, pretoken in enumerate(corpus) if pretoken in model.wholes]
+        symbols[np.isin(rows, whole)] = _BREAK
+    segments = rows + np.cumsum(symbols == _BREAK)
+    stays = symbols >= 0
+    symbols, rows, segments = symbols[stays], rows[stays], segments[stays]
+    if not len(symbols):
+        raise CorpusError("nothing of the text is in the tokenizer's vocabulary")
+    starts = np.flatnonzero(np.diff(segments, prepend=-1))
+    return symbols, np.append(starts, len(symbols)), corpus.counts[rows[starts]]
+
+
+_GONE, _BREAK = -1, -2  # in place of a symbol: nothing is there; something is that doesn't merge
+
+
+def _head_frequency(
+    symbols: NDArray[np.int32], offsets: NDArray[np.int64], counts: NDArray[np.int64], n_merges: int
+) -> int:
+    """The frequency of the pair that plain BPE would merge next after n_merges."""
+    alphabet, renumbered = np.unique(symbols, return_inverse=True)
+    tokens = [b"%d;" % i for i in range(len(alphabet))]
+    loop = MergeLoop(renumbered.astype(np.int32), offsets, counts, tokens, 0, 1, 0, False)
+    loop.run(len(tokens) + n_merges)
+    return loop.head_frequency
+
+
+# ---- the Scaffold version
+
+
+def _agreement(scaffold: dict[str, Any], public: BPE, counts: PreTokenCounts) -> float:
+    """Share of pre-tokens, weighted by counts, that the public model encodes as the expanded one does."""
+    from hf_scaffold.tokenization_scaffold import ExpandedModel
+
+    expanded = ExpandedModel(scaffold, Tokenizer(public), None)
+    by_character = counts.pretokenizer.alphabet == "chars"
+    texts = [pretoken.decode() if by_character else bytes_to_symbols(pretoken) for pretoken in counts]
+    exact, raw = (Tokenizer(model).encode_batch_fast(texts) for model in (expanded.model, public))
+    agreeing = sum(
+        n
+        for n, x, y in zip(counts.counts.tolist(), exact, raw, strict=True)
+        if expanded.demolish_ids(x.ids) == y.ids
+    )
+    share: float = agreeing / counts.total
+    return share
+
+
+def _like(
+    fast: PreTrainedTokenizerFast, public: BPE, scaffold: dict[str, Any], remap: NDArray[np.int64]
+) -> ScaffoldTokenizerFast:
+    """A tokenizer with everything of another but its model; ids in templates are mapped."""
+    from hf_scaffold.retrain import settings_of
+    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+
+    state = json.loads(fast.backend_tokenizer.to_str())
+    own = json.loads(Tokenizer(public).to_str())["model"]
+    state["model"] = {**own, "dropout": state["model"]["dropout"]}
+    for token in state["added_tokens"]:
+        token["id"] = int(remap[token["id"]])
+    state["added_tokens"].sort(key=lambda token: token["id"])
+    state["post_processor"] = _with_ids(state["post_processor"], remap)
+    return ScaffoldTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(json.dumps(state)), scaffold=scaffold, **settings_of(fast)
+    )
+
+
+def _with_ids(entry: Any, remap: NDArray[np.int64]) -> Any:
+    """A post-processor's JSON with new ids: "ids" are those of templates, "sep" and "cls" [token, id]."""
+    if isinstance(entry, Sequence) and not isinstance(entry, str):
+        return [_with_ids(part, remap) for part in entry]
+    if not isinstance(entry, dict):
+        return entry
+    mapped = {name: _with_ids(part, remap) for name, part in entry.items()}
+    if "ids" in entry:
+        mapped["ids"] = remap[entry["ids"]].tolist()
+    for name in ("sep", "cls"):
+        if name in entry:
+            mapped[name] = [entry[name][0], int(remap[entry[name][1]])]
+    return mapped

@@ -1,0 +1,341 @@
+"""The audit of existing tokenizers, and their Scaffold versions: by hand, and against the slow reference."""
+
+import json
+
+import numpy as np
+import oracle
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from test_trainer import ARIZONA, train
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from transformers import AutoTokenizer, GPT2Tokenizer, PreTrainedTokenizerFast
+
+import hf_scaffold as hs
+from hf_scaffold import cli
+from hf_scaffold.audit import audit_tokenizer, bpe_from_tokenizer
+from hf_scaffold.errors import ConfigurationError, CorpusError
+
+
+def plain(merges, alphabet, prefix="", **settings):
+    """A tokenizer of these merges, which splits text at spaces."""
+    tokens = dict.fromkeys([*alphabet, *(oracle.join(left, right, prefix) for left, right in merges)])
+    vocab = {token: i for i, token in enumerate(tokens)}
+    if prefix:
+        settings["continuing_subword_prefix"] = prefix
+    tokenizer = Tokenizer(models.BPE(vocab, merges, **settings))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return tokenizer
+
+
+def table(counts, tokenizer):
+    return hs.PreTokenCounts.from_mapping(
+        counts, pretokenizer=hs.get_pretokenizer(tokenizer, alphabet="chars")
+    )
+
+
+def replayed(counts, merges):
+    """The slow reference: every rule everywhere, in rank order; scaffolds by the head of plain training."""
+    sequences = [(list(text), n) for text, n in counts.items()]
+    parts = set()
+    for left, right in merges:
+        if oracle.pair_frequencies(sequences)[left, right]:
+            parts |= {left, right}
+        sequences = [(oracle.replace(symbols, left, right), n) for symbols, n in sequences]
+    frequencies = oracle.token_frequencies(sequences)
+    alphabet = {symbol for text in counts for symbol in text}
+    made = {left + right for left, right in merges}
+    trained = oracle.train(
+        {tuple(text): n for text, n in counts.items()}, len(alphabet) + len(made), scaffold=False
+    )
+    head = max([1, *oracle.pair_frequencies(trained.sequences).values()])
+    return {token for token in made & parts if frequencies[token] < head}, head, frequencies
+
+
+def test_a_plain_bpe_on_its_own_text_by_hand():
+    """Eight merges: na 80, zo 55, Ar 54, Ari 54, zona 50, Arizona 50, aa 21, ana 20; next is b ana, 20."""
+    merges = train(ARIZONA, 14 + 8, scaffold=False).merges
+    tokenizer = plain(merges, sorted(set("".join(ARIZONA))))
+    found = audit_tokenizer(tokenizer, table(ARIZONA, tokenizer))
+    assert found.head_frequency == 20
+    # na is left in (ba)na(na) and bana|na: 20 times; zo in zone and zon: 5 times.
+    assert {use.token: use.occurrences for use in found.scaffolds} == {"zo": 5, "Ar": 0, "Ari": 4, "zona": 0}
+    assert {use.token: use.occurrences for use in found.others} == {
+        "na": 20,
+        "Arizona": 50,
+        "aa": 14,
+        "ana": 20,
+    }
+
+
+words = st.dictionaries(st.text("abc", min_size=1, max_size=8), st.integers(1, 60), min_size=1, max_size=8)
+
+
+@given(words, words, st.integers(0, 15))
+@settings(max_examples=150, deadline=None)
+def test_finds_what_the_slow_reference_finds(learned_from, audited, n_merges):
+    alphabet = sorted(set("abc"))
+    merges = oracle.train(
+        {tuple(text): n for text, n in learned_from.items()}, 3 + n_merges, alphabet=alphabet, scaffold=False
+    ).merges
+    tokenizer = plain(merges, alphabet)
+    found = audit_tokenizer(tokenizer, table(audited, tokenizer))
+    scaffolds, head, frequencies = replayed(audited, merges)
+    assert found.head_frequency == head
+    assert {use.token for use in found.scaffolds} == scaffolds
+    for use in [*found.scaffolds, *found.others]:
+        assert use.occurrences == frequencies[use.token]
+        assert use.parts in merges
+        assert tokenizer.id_to_token(use.id) == use.token
+
+
+@given(words, st.integers(1, 15))
+@settings(max_examples=150, deadline=None)
+def test_on_its_own_text_it_finds_the_scaffolds_of_training(counts, n_merges):
+    texts = {tuple(text): n for text, n in counts.items()}
+    merges = oracle.train(texts, 3 + n_merges, alphabet="abc", scaffold=False).merges
+    assume(merges)
+    sizes = [oracle.train(texts, size, alphabet="abc") for size in range(3, 3 + len(merges) + 1)]
+    same = [result for result in sizes if result.merges == merges]
+    assume(same and oracle.pair_frequencies(same[-1].sequences))
+    tokenizer = plain(merges, "abc")
+    found = audit_tokenizer(tokenizer, table(counts, tokenizer))
+    frequencies = {use.token: use.occurrences for use in [*found.scaffolds, *found.others]}
+    for token, occurrences in frequencies.items():
+        if occurrences < found.head_frequency:  # a larger one is reinstated when the loop comes to it
+            assert (token in {use.token for use in found.scaffolds}) == (token in same[-1].scaffolds)
+
+
+@pytest.fixture(scope="module")
+def gpt2(english_text):
+    """As GPT-2's: byte-level, its special token behind all others."""
+    counts = hs.count([english_text], pretokenizer="gpt2")
+    bpe = hs.train(counts, 2000, scaffold=False)
+    vocab = {**bpe.vocab, "<|endoftext|>": len(bpe.vocab)}
+    backend = Tokenizer(models.BPE(vocab, bpe.merges))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens(["<|endoftext|>"])
+    backend.post_processor = processors.TemplateProcessing(
+        single="$A <|endoftext|>", special_tokens=[("<|endoftext|>", 2000)]
+    )
+    backend.add_tokens(["<extra>"])
+    return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|endoftext|>", model_max_length=77)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["ids kept", "compact"])
+def conversion(request, gpt2, english_text):
+    return bpe_from_tokenizer(gpt2, [english_text], compact=request.param)
+
+
+def test_on_real_text_the_scaffolds_are_those_of_training(gpt2, english_text):
+    counts = hs.count([english_text], pretokenizer="gpt2")
+    found = audit_tokenizer(gpt2, counts)
+    n_merges = 2000 - 256
+    trained = [bpe for bpe in hs.train(counts, range(1700, 1900)) if len(bpe.merges) == n_merges]
+    trained_scaffolds = set(trained[-1].scaffold_tokens)
+    ties = {use.token for use in found.others if use.occurrences == found.head_frequency}
+    assert {use.token for use in found.scaffolds} == trained_scaffolds - ties
+
+
+def test_no_scaffold_is_ever_encoded_to(conversion, gpt2, english_text):
+    scaffolds = {use.token for use in conversion.audit.scaffolds}
+    assert len(scaffolds) > 50
+    glued = " ".join(use.token.replace("Ġ", " ") for use in conversion.audit.scaffolds)
+    for text in (english_text[:100_000], glued):
+        encoded = conversion.tokenizer(text)
+        assert not scaffolds & set(encoded.tokens())
+        assert max(encoded["input_ids"]) < len(conversion.tokenizer)
+        assert conversion.tokenizer.decode(encoded["input_ids"], skip_special_tokens=True) == text
+        stays = [token for token in gpt2.tokenize(text) if token not in scaffolds]
+        assert len(stays) <= len(encoded["input_ids"])
+
+
+def test_text_without_scaffolds_is_encoded_as_before(conversion, gpt2):
+    scaffolds = {use.token for use in conversion.audit.scaffolds}
+    text = " the man and the house<extra> were<|endoftext|> there"
+    before = gpt2(text)["input_ids"]
+    assert not scaffolds & set(gpt2.convert_ids_to_tokens(before))
+    assert conversion.tokenizer(text)["input_ids"] == conversion.remap[before].tolist()
+
+
+def test_the_remap_table(conversion, gpt2):
+    old, new = gpt2.get_vocab(), conversion.tokenizer.get_vocab()
+    scaffolds = {use.token for use in conversion.audit.scaffolds}
+    assert len(conversion.remap) == len(old) == 2002
+    assert {token for token, token_id in old.items() if conversion.remap[token_id] < 0} == scaffolds
+    for token in old.keys() - scaffolds:
+        assert conversion.remap[old[token]] == new[token]
+    assert sorted(new.values()) == list(range(len(conversion.tokenizer)))
+    kept = conversion.remap >= 0
+    if len(new) == len(old):
+        assert (conversion.remap[kept] == np.flatnonzero(kept)).all()
+        assert {token for token in new if token.startswith("<|unused_")} == {
+            f"<|unused_{old[token]}|>" for token in scaffolds
+        }
+    else:
+        assert conversion.remap[kept].tolist() == list(range(len(new)))
+
+
+def test_everything_else_comes_along(conversion, tmp_path):
+    tokenizer = conversion.tokenizer
+    assert tokenizer.eos_token == "<|endoftext|>"
+    assert tokenizer.model_max_length == 77
+    tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    text = "The hippopotamus <extra> of Arizona"
+    assert loaded(text)["input_ids"] == tokenizer(text)["input_ids"]
+    assert loaded(text)["input_ids"][-1] == loaded.eos_token_id
+    assert tokenizer.add_tokens(["<more>"]) == 1
+    assert tokenizer.convert_tokens_to_ids("<more>") == len(tokenizer) - 1
+
+
+def test_raw_agreement_is_measured(conversion, gpt2, english_text):
+    raw = conversion.tokenizer.backend_tokenizer
+    counts = hs.count([english_text], pretokenizer="gpt2")
+    scaffold = conversion.tokenizer.scaffold
+    assert 0.9 < scaffold["raw_agreement"] < 1
+    symbols = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    agreeing = 0
+    for pretoken, n in list(counts.items())[:300]:
+        [(text, _)] = symbols.pre_tokenize_str(pretoken.decode())
+        pairs = [tuple(pair) for pair in scaffold["merges"]]
+        exact = oracle.encode(text, scaffold["demolish"].keys(), pairs)
+        agreeing += n * (raw.model.tokenize(text) and [t.value for t in raw.model.tokenize(text)] == exact)
+    assert agreeing > 0
+
+
+def test_an_embedding_matrix_is_compacted_in_two_lines(gpt2, english_text):
+    torch = pytest.importorskip("torch")
+    conversion = bpe_from_tokenizer(gpt2, [english_text], compact=True)
+    embeddings = torch.nn.Embedding(2002, 3)
+    before = embeddings.weight.detach().clone()
+    kept = torch.from_numpy(np.flatnonzero(conversion.remap >= 0))
+    embeddings.weight = torch.nn.Parameter(embeddings.weight[kept])
+    assert len(embeddings.weight) == len(conversion.tokenizer)
+    old_id = gpt2.convert_tokens_to_ids("Ġthe")
+    assert torch.equal(embeddings.weight[conversion.remap[old_id]], before[old_id])
+
+
+# ---- kinds of BPE tokenizers
+
+SENTENCES = ["low lower lowest newer wider", "low low new wide ☃ low"] * 3
+
+
+def test_byte_fallback_and_unknown_characters_break_merges():
+    alphabet = [*(f"<0x{byte:02X}>" for byte in range(256)), "l", "o", "w", "e", "r"]
+    merges = [("l", "o"), ("lo", "w"), ("low", "e")]
+    tokenizer = plain(merges, alphabet, byte_fallback=True, fuse_unk=True)
+    found = audit_tokenizer(tokenizer, ["low lo☃w low"])
+    assert {use.token: use.occurrences for use in [*found.scaffolds, *found.others]} == {
+        "lo": 1, "low": 2, "lowe": 0,
+    }  # fmt: skip
+    converted = bpe_from_tokenizer(tokenizer, ["low lower " * 9]).tokenizer
+    assert converted("lo☃").tokens() == ["l", "o", "<0xE2>", "<0x98>", "<0x83>"]
+
+
+def test_without_a_stand_in_unknown_characters_vanish():
+    tokenizer = plain([("l", "o")], "lo")
+    assert audit_tokenizer(tokenizer, ["l☃o"]).others[0].occurrences == 1
+    with_unknown = plain([("l", "o")], ["<unk>", "l", "o"], unk_token="<unk>")
+    assert audit_tokenizer(with_unknown, ["l☃o lo"]).others[0].occurrences == 1
+    with pytest.raises(CorpusError, match="nothing of the text is in"):
+        audit_tokenizer(tokenizer, ["☃"])
+
+
+def test_ignore_merges_takes_whole_what_no_merge_makes():
+    tokenizer = Tokenizer(
+        models.BPE({"l": 0, "o": 1, "w": 2, "lo": 3, "owl": 4}, [("l", "o")], ignore_merges=True)
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    assert audit_tokenizer(tokenizer, ["owl low owl"]).others[0].occurrences == 1
+    converted = bpe_from_tokenizer(tokenizer, ["owl low owl"]).tokenizer
+    assert converted("owl").tokens() == ["o", "w", "l"]  # as Scaffold-BPE always goes by the merges
+
+
+def test_affixes():
+    merges = [("l", "##o"), ("lo", "##w"), ("##e", "##r")]
+    alphabet = ["l", "##o", "##w", "##e", "##r"]
+    tokenizer = plain(merges, alphabet, prefix="##")
+    found = audit_tokenizer(tokenizer, ["low low lower"])
+    assert {use.token for use in found.scaffolds} == {"lo"}
+    assert bpe_from_tokenizer(tokenizer, ["low low lower"]).tokenizer("lo").tokens() == ["l", "##o"]
+
+
+def test_of_a_pair_that_is_there_twice_the_last_counts_as_in_tokenizers():
+    tokenizer = plain([("a", "b"), ("b", "c"), ("a", "b")], "abc")
+    found = audit_tokenizer(tokenizer, ["abc"])
+    assert tokenizer.encode("abc").tokens == ["a", "bc"]
+    assert {use.token: use.occurrences for use in found.others} == {"ab": 0, "bc": 1}
+
+
+def test_a_token_of_several_rules_and_rules_before_those_of_their_parts():
+    """As in those converted from SentencePiece: all splits are rules, also those by a part made later."""
+    merges = [("b", "c"), ("ab", "c"), ("a", "bc"), ("a", "b")]
+    tokenizer = plain(merges, "abc")
+    found = audit_tokenizer(tokenizer, ["abc " * 5 + "ab bc"])
+    assert {use.token: use.occurrences for use in [*found.scaffolds, *found.others]} == {
+        "bc": 1, "abc": 5, "ab": 1,
+    }  # fmt: skip
+    converted = bpe_from_tokenizer(tokenizer, ["abc " * 5]).tokenizer
+    for text in ("abc", "ab", "bc", "abcab"):
+        assert not {"ab", "bc"} - set(tokenizer.get_vocab())
+        assert converted.decode(converted(text)["input_ids"]).replace(" ", "") == text
+
+
+def test_added_tokens_stay_whatever_the_text_says():
+    tokenizer = plain([("a", "b"), ("ab", "c")], "abc")
+    tokenizer.add_tokens([AddedToken("ab")])
+    tokenizer.normalizer = normalizers.NFC()
+    conversion = bpe_from_tokenizer(tokenizer, ["abc abc"])
+    assert conversion.audit.scaffolds == ()
+    assert (conversion.remap >= 0).all()
+
+
+def test_a_tokenizer_class_of_transformers():
+    merges = [("u", "g"), ("h", "ug"), ("p", "ug")]
+    vocab = {t: i for i, t in enumerate(["h", "u", "g", "p", "ug", "hug", "pug", "<|endoftext|>"])}
+    conversion = bpe_from_tokenizer(GPT2Tokenizer(vocab=vocab, merges=merges), ["hug"] * 3 + ["pug"] * 2)
+    assert conversion.tokenizer("hugug").tokens() == ["hug", "u", "g"]
+    assert conversion.tokenizer.eos_token_id == 7
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [(models.WordPiece({"[UNK]": 0}), "WordPiece"), (models.Unigram([("a", 0.0)]), "Unigram")],
+    ids=["WordPiece", "Unigram"],
+)
+def test_other_models_are_refused(model, name):
+    with pytest.raises(ConfigurationError, match=f"is {name}; only BPE has merges to replay"):
+        audit_tokenizer(Tokenizer(model), ["a"])
+
+
+def test_what_cannot_be_audited_is_refused(conversion, gpt2, tmp_path):
+    with pytest.raises(ConfigurationError, match="is a Scaffold-BPE already"):
+        bpe_from_tokenizer(conversion.tokenizer, ["a"])
+    with pytest.raises(ConfigurationError, match="a fast tokenizer is needed"):
+        audit_tokenizer(3, ["a"])
+    with pytest.raises(ConfigurationError, match="the counts were made with"):
+        audit_tokenizer(gpt2, hs.count(["a"], pretokenizer="llama3"))
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ConfigurationError, match=r"tokenizer\.json is no tokenizer\.json"):
+        audit_tokenizer(tmp_path / "tokenizer.json", ["a"])
+
+
+# ---- the command
+
+
+def test_the_command(gpt2, english_text, tmp_path, capsys):
+    gpt2.save_pretrained(tmp_path / "gpt2")
+    (tmp_path / "text.txt").write_bytes(english_text.encode())
+    found = audit_tokenizer(gpt2, [english_text])
+    assert cli.main(["audit", str(tmp_path / "gpt2"), str(tmp_path / "text.txt")]) == 0
+    screen = capsys.readouterr().out
+    assert f"scaffold tokens  {len(found.scaffolds):,}, {found.scaffold_share:.1%} of merged tokens" in screen
+    assert "beyond the paper" in screen
+    path = tmp_path / "gpt2" / "tokenizer.json"
+    assert cli.main(["audit", str(path), str(tmp_path / "text.txt"), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert [use["token"] for use in facts["scaffolds"]] == [use.token for use in found.scaffolds]
+    assert facts["head_frequency"] == found.head_frequency
+    assert list(facts["others_quantiles"].values()) == list(found.quantiles.values())
