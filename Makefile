@@ -50,7 +50,7 @@ test-lowest: $(VENV)-lowest/installed
 # The sanitizers' run time has to be there before Python's first allocation. Leaks are not looked for: CPython
 # itself keeps memory until it exits.
 DEBUG_TESTS := tests/test_trainer.py tests/test_encoder.py tests/test_pretokenize.py tests/test_counter.py \
-	tests/test_alphabets.py
+	tests/test_alphabets.py tests/test_history.py
 debug-test: $(VENV)-debug/installed
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	ASAN_OPTIONS=detect_leaks=0 $(VENV)-debug/bin/pytest -q $(DEBUG_TESTS)

@@ -563,8 +563,8 @@ cdef class MergeLoop:
     def events(self):
         """list[tuple[str, int, int, int, int, int]]: kind, token, its frequency, left, right, their frequency.
 
-        In the order in which they happened. (left, right) was the head of the queue: a pair; or a scaffold token, and
-        -1. `frequency` is that of the token once the event's merge was done.
+        In the order in which they happened, with the frequencies of that moment. (left, right) was the head of the
+        queue: a pair; or a scaffold token, and -1.
         """
         return [
             (EVENT_NAMES[event.kind], event.token, event.frequency,

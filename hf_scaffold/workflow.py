@@ -216,6 +216,8 @@ def _means_a_folder(source: str) -> bool:
 def artifact_of(tokenizer: "ScaffoldTokenizerFast") -> ScaffoldBPE:
     """The artifact that a tokenizer was made of, with everything but its stop_reason."""
     backend, scaffold = tokenizer.backend_tokenizer, tokenizer.scaffold
+    if "unused" in scaffold:
+        raise ConfigurationError("a tokenizer that bpe_from_tokenizer made of another one has no artifact")
     model = json.loads(backend.to_str())["model"]
     merges = [(left, right) for left, right in scaffold["merges"]]
     pretokenizer = pretokenizer_of(backend)

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import oracle
 import pytest
+import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_trainer import ARIZONA, train
@@ -14,7 +15,9 @@ from transformers import AutoTokenizer, GPT2Tokenizer, PreTrainedTokenizerFast
 import hf_scaffold as hs
 from hf_scaffold import cli
 from hf_scaffold.audit import audit_tokenizer, bpe_from_tokenizer
+from hf_scaffold.byte_level import bytes_to_symbols
 from hf_scaffold.errors import ConfigurationError, CorpusError
+from hf_scaffold.workflow import load_artifact
 
 
 def plain(merges, alphabet, prefix="", **settings):
@@ -90,7 +93,7 @@ def test_finds_what_the_slow_reference_finds(learned_from, audited, n_merges):
 
 
 @given(words, st.integers(1, 15))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_on_its_own_text_it_finds_the_scaffolds_of_training(counts, n_merges):
     texts = {tuple(text): n for text, n in counts.items()}
     merges = oracle.train(texts, 3 + n_merges, alphabet="abc", scaffold=False).merges
@@ -131,11 +134,19 @@ def conversion(request, gpt2, english_text):
 def test_on_real_text_the_scaffolds_are_those_of_training(gpt2, english_text):
     counts = hs.count([english_text], pretokenizer="gpt2")
     found = audit_tokenizer(gpt2, counts)
-    n_merges = 2000 - 256
-    trained = [bpe for bpe in hs.train(counts, range(1700, 1900)) if len(bpe.merges) == n_merges]
-    trained_scaffolds = set(trained[-1].scaffold_tokens)
+    n_merges, trained_scaffolds = 0, set()
+    for event in hs.train(counts, 1900, log=True).log.events:  # up to the merge behind the tokenizer's last
+        if event.kind == "marked":
+            trained_scaffolds.add(event.token)
+        elif event.kind == "reinstated":
+            trained_scaffolds.remove(event.token)
+        elif n_merges == 2000 - 256:
+            break
+        else:
+            n_merges += 1
     ties = {use.token for use in found.others if use.occurrences == found.head_frequency}
     assert {use.token for use in found.scaffolds} == trained_scaffolds - ties
+    assert event.head_frequency == found.head_frequency
 
 
 def test_no_scaffold_is_ever_encoded_to(conversion, gpt2, english_text):
@@ -186,27 +197,30 @@ def test_everything_else_comes_along(conversion, tmp_path):
     text = "The hippopotamus <extra> of Arizona"
     assert loaded(text)["input_ids"] == tokenizer(text)["input_ids"]
     assert loaded(text)["input_ids"][-1] == loaded.eos_token_id
-    assert tokenizer.add_tokens(["<more>"]) == 1
-    assert tokenizer.convert_tokens_to_ids("<more>") == len(tokenizer) - 1
+    assert loaded.add_tokens(["<more>"]) == 1
+    assert loaded.convert_tokens_to_ids("<more>") == len(tokenizer) == len(loaded) - 1
 
 
-def test_raw_agreement_is_measured(conversion, gpt2, english_text):
-    raw = conversion.tokenizer.backend_tokenizer
+def test_raw_agreement_is_measured(conversion, english_text):
     counts = hs.count([english_text], pretokenizer="gpt2")
+    pretokens = [pretoken.decode() for pretoken in counts]
+    raw = PreTrainedTokenizerFast(tokenizer_object=conversion.tokenizer.backend_tokenizer)
+    exact, nearly = (tokenizer(pretokens)["input_ids"] for tokenizer in (conversion.tokenizer, raw))
+    agreeing = sum(n for n, x, y in zip(counts.values(), exact, nearly, strict=True) if x == y)
+    assert conversion.tokenizer.scaffold["raw_agreement"] == agreeing / counts.total
+    assert 0.9 < agreeing / counts.total < 1
+
+
+def test_exactly_as_the_slow_reference_encodes(conversion, english_text):
     scaffold = conversion.tokenizer.scaffold
-    assert 0.9 < scaffold["raw_agreement"] < 1
-    symbols = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    agreeing = 0
-    for pretoken, n in list(counts.items())[:300]:
-        [(text, _)] = symbols.pre_tokenize_str(pretoken.decode())
-        pairs = [tuple(pair) for pair in scaffold["merges"]]
-        exact = oracle.encode(text, scaffold["demolish"].keys(), pairs)
-        agreeing += n * (raw.model.tokenize(text) and [t.value for t in raw.model.tokenize(text)] == exact)
-    assert agreeing > 0
+    merges = [tuple(pair) for pair in scaffold["merges"]]
+    [*pretokens] = hs.count([english_text], pretokenizer="gpt2")
+    for pretoken in pretokens[:: len(pretokens) // 100]:
+        expected = oracle.encode(bytes_to_symbols(pretoken), scaffold["demolish"].keys(), merges)
+        assert conversion.tokenizer(pretoken.decode()).tokens()[:-1] == expected
 
 
 def test_an_embedding_matrix_is_compacted_in_two_lines(gpt2, english_text):
-    torch = pytest.importorskip("torch")
     conversion = bpe_from_tokenizer(gpt2, [english_text], compact=True)
     embeddings = torch.nn.Embedding(2002, 3)
     before = embeddings.weight.detach().clone()
@@ -313,6 +327,9 @@ def test_other_models_are_refused(model, name):
 def test_what_cannot_be_audited_is_refused(conversion, gpt2, tmp_path):
     with pytest.raises(ConfigurationError, match="is a Scaffold-BPE already"):
         bpe_from_tokenizer(conversion.tokenizer, ["a"])
+    conversion.tokenizer.save_pretrained(tmp_path / "converted")
+    with pytest.raises(ConfigurationError, match="has no artifact"):
+        load_artifact(str(tmp_path / "converted"))
     with pytest.raises(ConfigurationError, match="a fast tokenizer is needed"):
         audit_tokenizer(3, ["a"])
     with pytest.raises(ConfigurationError, match="the counts were made with"):
