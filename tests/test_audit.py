@@ -5,7 +5,6 @@ import json
 import numpy as np
 import oracle
 import pytest
-import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from test_trainer import ARIZONA, train
@@ -218,17 +217,6 @@ def test_exactly_as_the_slow_reference_encodes(conversion, english_text):
     for pretoken in pretokens[:: len(pretokens) // 100]:
         expected = oracle.encode(bytes_to_symbols(pretoken), scaffold["demolish"].keys(), merges)
         assert conversion.tokenizer(pretoken.decode()).tokens()[:-1] == expected
-
-
-def test_an_embedding_matrix_is_compacted_in_two_lines(gpt2, english_text):
-    conversion = bpe_from_tokenizer(gpt2, [english_text], compact=True)
-    embeddings = torch.nn.Embedding(2002, 3)
-    before = embeddings.weight.detach().clone()
-    kept = torch.from_numpy(np.flatnonzero(conversion.remap >= 0))
-    embeddings.weight = torch.nn.Parameter(embeddings.weight[kept])
-    assert len(embeddings.weight) == len(conversion.tokenizer)
-    old_id = gpt2.convert_tokens_to_ids("Ġthe")
-    assert torch.equal(embeddings.weight[conversion.remap[old_id]], before[old_id])
 
 
 # ---- kinds of BPE tokenizers

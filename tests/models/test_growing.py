@@ -1,8 +1,11 @@
-"""A model grows with its tokenizer."""
+"""A model grows with its tokenizer, or shrinks with its Scaffold version."""
 
+import numpy as np
 import torch
 import toys
 from transformers import GPT2Config, GPT2LMHeadModel
+
+import hf_scaffold as hs
 
 
 def test_embeddings_grow_with_the_tokenizer():
@@ -22,3 +25,15 @@ def test_embeddings_grow_with_the_tokenizer():
     grown = tokenizer("Arizona zona<|sep|>", return_tensors="pt")
     assert grown["input_ids"][0, -2:].tolist() == [len(before), len(before) + 1]
     assert model(**grown, labels=grown["input_ids"]).loss.isfinite()
+
+
+def test_an_embedding_matrix_is_compacted_in_two_lines(english_text):
+    plain = hs.train_tokenizer([english_text], 1000, scaffold=False)
+    conversion = hs.bpe_from_tokenizer(plain, [english_text], compact=True)
+    embeddings = torch.nn.Embedding(1000, 3)
+    before = embeddings.weight.detach().clone()
+    kept = torch.from_numpy(np.flatnonzero(conversion.remap >= 0))
+    embeddings.weight = torch.nn.Parameter(embeddings.weight[kept])
+    assert len(embeddings.weight) == len(conversion.tokenizer) < 1000
+    old_id = plain.convert_tokens_to_ids("Ġthe")
+    assert torch.equal(embeddings.weight[conversion.remap[old_id]], before[old_id])
