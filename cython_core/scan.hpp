@@ -138,6 +138,73 @@ struct Neighbour {
     bool is(classes_t wanted) const { return classes & wanted; }
 };
 
+#ifdef HF_SCAFFOLD_SSE2
+
+// Of 64 bytes, a bit for each.
+struct AsciiMasks {
+    std::uint64_t letters, digits, spaces, blanks, quotes, beyond;  // blanks: ' '; quotes: '\''; beyond: not ASCII
+
+    explicit AsciiMasks(const byte_t* at) : letters(0), digits(0), spaces(0), blanks(0), quotes(0), beyond(0) {
+        for (int i = 0; i < 4; ++i) {
+            const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 16 * i));
+            const int shift = 16 * i;
+            const __m128i blank = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(' '));
+            letters |= bits(in_range(_mm_or_si128(bytes, _mm_set1_epi8(0x20)), 'a', 26)) << shift;
+            digits |= bits(in_range(bytes, '0', 10)) << shift;
+            spaces |= bits(_mm_or_si128(blank, in_range(bytes, '\t', 5))) << shift;
+            blanks |= bits(blank) << shift;
+            quotes |= bits(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('\''))) << shift;
+            beyond |= bits(bytes) << shift;
+        }
+    }
+
+private:
+    static std::uint64_t bits(__m128i bytes) { return static_cast<unsigned>(_mm_movemask_epi8(bytes)); }
+
+    // Signed comparison is all there is, so the first of the range is moved to the lowest number.
+    static __m128i in_range(__m128i bytes, int first, int n) {
+        const __m128i moved = _mm_sub_epi8(bytes, _mm_set1_epi8(static_cast<char>(first + 0x80)));
+        return _mm_cmplt_epi8(moved, _mm_set1_epi8(static_cast<char>(0x80 + n)));
+    }
+};
+
+// Where GPT-2's pre-tokens start in the 64 readable bytes at `at`, where one starts: a bit for each start behind it
+// that the ASCII in front of and around it proves, and for every one up to the last of these.
+//
+// A run of one kind starts a pre-token, unless a blank stands before it. So does a run of white space, and so does
+// its last character, which stays behind (and leads the next run, if it is a blank), but not in front of a digit
+// that is split off: there the text ends, for the pattern.
+template <bool split_digits>
+std::uint64_t gpt2_starts(const byte_t* at, const byte_t* end) {
+    const AsciiMasks m(at);
+    const std::uint64_t others = ~(m.letters | m.digits | m.spaces | m.beyond);
+    const std::uint64_t split = split_digits ? m.digits : 0;
+    const std::uint64_t followed = m.spaces & ~(m.spaces >> 1) & ~(split >> 1);
+    const std::uint64_t runs = (m.letters & ~(m.letters << 1)) | (others & ~(others << 1)) |
+                               (split_digits ? 0 : m.digits & ~(m.digits << 1));
+    std::uint64_t starts = split | (m.spaces & ~(m.spaces << 1)) | followed | (runs & ~(m.blanks << 1)) | 1;
+    // Each looks one character ahead.
+    const unsigned n_known = m.beyond ? trailing_zeros(m.beyond) : 64;
+    if (n_known < 2) return 0;
+    starts &= ~std::uint64_t{0} >> (65 - n_known);
+    for (std::uint64_t quotes = m.quotes & starts; quotes != 0; quotes &= quotes - 1) {
+        const unsigned i = trailing_zeros(quotes);
+        const std::size_t length = contraction_length<false>(at + i, end);
+        if (length == 0) continue;
+        const std::uint64_t up_to_quote = ~std::uint64_t{0} >> (63 - i);
+        if (i + length >= n_known - 1) {
+            starts &= up_to_quote;
+            break;
+        }
+        const std::uint64_t stop = std::uint64_t{1} << (i + length);
+        starts = (starts & (up_to_quote | ~(stop - 1))) | stop;
+        quotes |= m.quotes & stop;  // a contraction may follow
+    }
+    return starts & ~std::uint64_t{1};
+}
+
+#endif
+
 // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 // With `split_digits`, each DIGIT is a pre-token of its own and the pattern sees only the pieces between them.
 template <bool split_digits>
@@ -160,6 +227,10 @@ struct Gpt2Rules {
         if (kind == LETTER) return skip_letters<true>(at + first.length, end, LETTER | STOP, LETTER);
         return skip(at + first.length, end, kind | STOP, kind);
     }
+
+#ifdef HF_SCAFFOLD_SSE2
+    static std::uint64_t starts(const byte_t* at, const byte_t* end) { return gpt2_starts<split_digits>(at, end); }
+#endif
 
     static bool separates(Neighbour a, Neighbour b) {
         if (a.is(STOP) || b.is(STOP)) return true;
@@ -249,6 +320,35 @@ private:
     }
 };
 
+// Whether the rules have starts(at, end), as gpt2_starts.
+template <class Rules>
+constexpr bool HAS_STARTS = false;
+#ifdef HF_SCAFFOLD_SSE2
+template <bool split_digits>
+constexpr bool HAS_STARTS<Gpt2Rules<split_digits>> = true;
+#endif
+
+// Calls sink(start, end) for each pre-token of the text, in order.
+template <class Rules, class Sink>
+void scan_by(Rules rules, const byte_t* at, const byte_t* end, Sink&& sink) {
+    while (at != end) {
+        if constexpr (HAS_STARTS<Rules>) {
+            if (end - at >= 64) {
+                const byte_t* const begin = at;
+                for (std::uint64_t starts = rules.starts(at, end); starts != 0; starts &= starts - 1) {
+                    const byte_t* stop = begin + trailing_zeros(starts);
+                    sink(at, stop);
+                    at = stop;
+                }
+                if (at != begin) continue;
+            }
+        }
+        const byte_t* stop = rules.next(at, end);
+        sink(at, stop);
+        at = stop;
+    }
+}
+
 enum class Preset { gpt2, gpt2_digits, llama3, gpt4o };
 
 // Calls `function` with an object of the preset's rules.
@@ -262,16 +362,10 @@ auto with_rules(Preset preset, Function function) {
     }
 }
 
-// Calls sink(start, end) for each pre-token of the text, in order.
+// The same for a preset.
 template <class Sink>
 void scan(Preset preset, const byte_t* at, const byte_t* end, Sink&& sink) {
-    with_rules(preset, [&](auto rules) {
-        while (at != end) {
-            const byte_t* stop = rules.next(at, end);
-            sink(at, stop);
-            at = stop;
-        }
-    });
+    with_rules(preset, [&](auto rules) { scan_by(rules, at, end, sink); });
 }
 
 // The largest offset > 0 where `separates` holds between the characters around it, or 0. The text may be any

@@ -1,6 +1,8 @@
 // The few vector instructions in use: SSE2, which every x86-64 has. Elsewhere plain loops do the same.
 #pragma once
 
+#include <cstdint>
+
 #if defined(__SSE2__) || defined(_M_X64)
 #define HF_SCAFFOLD_SSE2 1
 #include <emmintrin.h>
@@ -19,6 +21,19 @@ inline unsigned trailing_zeros(unsigned bits) {
     return index;
 #else
     return static_cast<unsigned>(__builtin_ctz(bits));
+#endif
+}
+
+inline unsigned trailing_zeros(std::uint64_t bits) {
+#if defined(_MSC_VER) && defined(_M_X64)
+    unsigned long index;
+    _BitScanForward64(&index, bits);
+    return index;
+#elif defined(_MSC_VER)
+    const auto low = static_cast<unsigned>(bits);
+    return low ? trailing_zeros(low) : 32 + trailing_zeros(static_cast<unsigned>(bits >> 32));
+#else
+    return static_cast<unsigned>(__builtin_ctzll(bits));
 #endif
 }
 

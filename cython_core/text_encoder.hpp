@@ -297,8 +297,7 @@ private:
                 return;
             }
             token_id_t* next = next_;
-            for (const byte_t* at = stretch.begin; at != stretch.end;) {
-                const byte_t* stop = rules.next(at, stretch.end);
+            scan_by(rules, stretch.begin, stretch.end, [&](const byte_t* at, const byte_t* stop) {
                 const std::size_t length = static_cast<std::size_t>(stop - at);
                 if (length <= IdCache::LONGEST) {
                     const auto key = IdCache::key_of(at, length, static_cast<std::size_t>(readable - at));
@@ -307,8 +306,7 @@ private:
                 } else {
                     next = append_encoded(at, length, next);
                 }
-                at = stop;
-            }
+            });
             next_ = next;
         }
 

@@ -40,9 +40,13 @@ byte_t* to_utf8(const Unit* at, const Unit* end, byte_t* out) {
     while (at != end) {
         if (end - at >= 8) {
             const unsigned n = copy_ascii(at, out);
+            if (n == 8) {  // adding a number, not n, lets the next eight be loaded before these have been tested
+                at += 8;
+                out += 8;
+                continue;
+            }
             at += n;
             out += n;
-            if (n == 8) continue;
         }
         const std::uint32_t code = *at++;
         const auto tail = [&](unsigned shift) { return static_cast<byte_t>(0x80 | (code >> shift & 0x3F)); };
