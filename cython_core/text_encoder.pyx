@@ -89,7 +89,7 @@ cdef dict PRESETS = {
 
 # A view of the characters: the string must outlive it. ASCII is UTF-8 as it stands. A string of other characters is
 # converted by the worker that encodes it; CPython's own conversion would stay with the string and double its size.
-cdef Text text_of(str text):
+cdef Text text_of(object text):
     cdef Text view
     view.data = PyUnicode_DATA(text)
     view.length = PyUnicode_GET_LENGTH(text)
@@ -215,8 +215,10 @@ cdef class TextEncoder:
                 batch.get().ids(&flat[0])
         return ids, offsets, [i for i in range(n) if batch.get().status(i) != OK]
 
-    def encode_one(self, str text not None, AddedTokenFinder added not None):
+    def encode_one(self, text, AddedTokenFinder added not None):
         """The ids of one text, on this thread; None where `encode` would name it among those it could not encode."""
+        if not isinstance(text, str):
+            raise TypeError(f"expected str, not {type(text).__name__}")
         cdef unique_ptr[Batch] batch
         batch.reset(new Batch(self.pipeline(added), 1))
         batch.get().add(text_of(text))

@@ -101,7 +101,10 @@ class Session:
     def template(self, n_sequences: int, add_special_tokens: bool) -> Template:
         key = n_sequences, add_special_tokens
         if key not in self.templates:
-            self.templates[key] = template_of(self.frame, *key)
+            template = template_of(self.frame, *key)
+            if template.ids.max() >= self.n_ids:
+                raise NotNativeError("the post-processor adds ids that no token has")
+            self.templates[key] = template
         return self.templates[key]
 
 
@@ -133,6 +136,8 @@ def template_of(frame: Tokenizer, n_sequences: int, add_special_tokens: bool) ->
     ids = [-1 - marks.index(token_id) if token_id in marks else token_id for token_id in framed.ids]
     if sorted(token_id for token_id in ids if token_id < 0) != sorted(-1 - i for i in range(n_sequences)):
         raise NotNativeError("the post-processor leaves out a sequence, or repeats one")
+    if max(ids) >= FIRST_MARK:
+        raise NotNativeError("the post-processor adds ids that no token has")
     return Template(np.array(ids, np.int32), framed.type_ids, framed.special_tokens_mask)
 
 
@@ -616,6 +621,7 @@ class LazyEncodings(Sequence[Encoding]):
         # Stock code reads sides and padding from the tokenizer.
         self._tokenizer = object.__new__(type(tokenizer))
         self._tokenizer.__dict__.update(tokenizer.__dict__)
+        self._tokenizer._special_tokens_map = tokenizer._special_tokens_map.copy()
         self._session, self._texts, self._options, self._n = session, texts, options, n
 
     @cached_property

@@ -210,7 +210,8 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     def _why_not_native(self) -> str:
         if os.environ.get("HF_SCAFFOLD_NATIVE") == "0":
             return "HF_SCAFFOLD_NATIVE is 0"
-        return "hf_scaffold isn't installed" if self.native else "`native` is False"
+        missing = "hf_scaffold isn't installed, or of another release"
+        return missing if self.native else "`native` is False"
 
     def _encode_generally(
         self,
@@ -552,11 +553,13 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         return {**self.__dict__, "cache": {}}
 
 
-@cache
 def native_encoder() -> Any:
     """The module `hf_scaffold.native`, where there is one that this file can use; else None."""
-    if os.environ.get("HF_SCAFFOLD_NATIVE") == "0":
-        return None
+    return None if os.environ.get("HF_SCAFFOLD_NATIVE") == "0" else native_module()
+
+
+@cache
+def native_module() -> Any:
     try:
         from hf_scaffold import native
     except ImportError:
