@@ -1,0 +1,329 @@
+"""Random tokenizers, texts and calls, and what the native path and the general one, the backend, make of them."""
+# ruff: noqa: RUF001  (look-alike letters of many scripts are what is tested)
+
+import random
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import Any
+
+import toys
+from tokenizers import AddedToken
+
+from hf_scaffold.byte_level import symbols_to_bytes
+from hf_scaffold.native import LazyEncodings
+from hf_scaffold.pretokenize import PRESETS, get_pretokenizer
+
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+# Strings of scaffolds and of bytes' stand-ins, beginnings of each other, white space, and what isn't ASCII.
+ADDED = ["zona", "ana", "an", "na na", " b", "'s", "é", "語", "Ġ", "<|eos|>x", "_", "[w]", "\n", "🙂"]
+
+# One for each way the scanners, the added tokens and UTF-8 may treat a character.
+ODD = [
+    *" '!/_<|1a\n\t\0",
+    *[
+        "  ",
+        "   ",
+        "\r\n",
+        "'s",
+        "'LL",
+        "'\u017f",
+        "<|eos|>",
+        "<|pad|>",
+        "<|bos|",
+        "|>",
+        "42",
+        "\x7f",
+        "\x80",
+    ],
+    *"²½Ⅷ٣〇ßǅʰªſKあ字ё\u0301\u0903\u200d\u200b\u00a0\u3000\u0085\u2028\u0378\ufffd\ufeff",
+    *["\u07ff", "\u0800", "\ud7ff", "\ue000", "\uffff", "\U00010000", "\U0010ffff", "👩‍👩‍👧", "𝔘", "don’t"],
+]
+PLANES = [
+    range(0x80),
+    range(0x800),
+    range(0xD800),
+    *(range(0x10000 * i, 0x10000 * (i + 1)) for i in range(1, 17)),
+]
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """A toy, in the words that make it."""
+
+    size: int = toys.SIZES[0]
+    preset: str = "gpt2-digits"
+    post_processor: str = "none"
+    added: tuple[tuple[str, dict[str, bool]], ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def made(self) -> Any:
+        tokenizer = toys.tokenizer(
+            toys.trained(self.size), post_processor=self.post_processor, **self.settings
+        )
+        tokenizer.backend_tokenizer.pre_tokenizer = get_pretokenizer(self.preset).pre_tokenizer
+        for content, flags in self.added:
+            tokenizer.add_tokens([AddedToken(content, **flags)])
+        return tokenizer
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments of a tokenizer call."""
+
+    text: Any
+    text_pair: Any = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, tokenizer: Any) -> Any:
+        return tokenizer(self.text, self.text_pair, verbose=False, **self.options)
+
+
+# ---- at random
+
+
+@cache
+def pieces(size: int) -> list[bytes]:
+    """The bytes of all tokens, scaffolds included: glued together they are often no UTF-8."""
+    return [
+        symbols_to_bytes(token) for token in toys.trained(size).expanded if token not in toys.SPECIAL_TOKENS
+    ]
+
+
+def random_tokenizer(rng: random.Random) -> Tokenizer:
+    added = rng.sample(ADDED, rng.choice([0, 0, 1, 2, 6]))
+    settings = {
+        "truncation_side": ["right", "left"],
+        "padding_side": ["right", "left"],
+        "split_special_tokens": [False, False, True],
+        "model_input_names": [
+            ["input_ids", "attention_mask"],
+            ["input_ids", "token_type_ids", "attention_mask"],
+        ],
+        "model_max_length": [1000, 20],
+    }
+    return Tokenizer(
+        size=rng.choice(toys.SIZES),
+        preset=rng.choice(list(PRESETS)),
+        post_processor=rng.choice(list(toys.POST_PROCESSORS)),
+        added=tuple((content, {flag: rng.random() < 0.4 for flag in FLAGS}) for content in added),
+        settings={name: rng.choice(values) for name, values in settings.items()},
+    )
+
+
+def random_text(rng: random.Random, tokenizer: Tokenizer) -> str:
+    n = rng.choice([0, 1, 2, 3, 5, 8, 13, 13, 30, 100])
+    kind = rng.random()
+    if kind < 0.35:
+        glued = b"".join(rng.choices(pieces(tokenizer.size), k=n))
+        return glued.decode("utf-8", rng.choice(["ignore", "replace"]))
+    if kind < 0.45:
+        planes = rng.choices(PLANES, k=n)
+        return "".join(chr(rng.choice(plane)) for plane in planes)
+    if kind < 0.55:  # few characters, much repeated: long runs, and their ends at every place
+        few = rng.choices(ODD, k=rng.choice([1, 2, 3]))
+        return "".join(rng.choices(few, weights=[20, 2, 1][: len(few)], k=2 * n))
+    added = [content for content, _ in tokenizer.added]
+    return "".join(rng.choices([*toys.WORDS, *ODD, *added, *added], k=n))
+
+
+def random_input(rng: random.Random, tokenizer: Tokenizer) -> str:
+    """A text; seldom one with a lone surrogate."""
+    text = random_text(rng, tokenizer)
+    if rng.random() > 0.005:
+        return text
+    at = rng.randrange(len(text) + 1)
+    return text[:at] + chr(rng.randrange(0xD800, 0xE000)) + text[at:]
+
+
+def random_batch(rng: random.Random, tokenizer: Tokenizer, n: int) -> Call:
+    """Many texts for their ids; seldom with one so long that several threads share it."""
+    texts = [random_text(rng, tokenizer) for _ in range(n)]
+    if rng.random() < 0.05:
+        long = "".join(texts[:100]) or "a"
+        texts.append(long * (300_000 // len(long) + 1))
+    return Call(texts, options={"return_token_type_ids": False})
+
+
+OPTIONS = {
+    "add_special_tokens": [True, False],
+    "padding": [False, True, "longest", "max_length"],
+    "truncation": [False, True, "only_first", "only_second", "longest_first"],
+    "max_length": [None, 1, 3, 5, 8, 20, 40],
+    "stride": [0, 0, 0, 1, 2],
+    "pad_to_multiple_of": [None, 4, 8],
+    "padding_side": [None, "left", "right"],
+    "return_tensors": [None, "np", "pt"],
+    "return_token_type_ids": [None, True, False],
+    "return_attention_mask": [None, True, False],
+    "return_overflowing_tokens": [False, False, False, True],
+    "return_special_tokens_mask": [False, True],
+    "return_offsets_mapping": [False, False, False, True],
+    "return_length": [False, True],
+    "split_special_tokens": [None, True, False],
+}
+
+
+def random_call(rng: random.Random, tokenizer: Tokenizer) -> Call:
+    def batch() -> list[str]:
+        return [random_input(rng, tokenizer) for _ in range(n)]
+
+    n = rng.choice([0, 1, 2, 3, 5])
+    n_options = rng.choice([0, 1, 2, 4, len(OPTIONS)])
+    options = {name: rng.choice(OPTIONS[name]) for name in rng.sample(list(OPTIONS), n_options)}
+    if (options.get("max_length") or 0) < 8:
+        options.pop("stride", None)  # a stride that doesn't fit makes the backend panic
+    first, second = batch(), batch()
+    text, text_pair = rng.choice(
+        [
+            (random_input(rng, tokenizer), None),
+            (random_input(rng, tokenizer), random_input(rng, tokenizer)),
+            (first, None),
+            (tuple(first), None),
+            (first, second),
+            (list(zip(first, second, strict=True)), None),
+        ]
+    )
+    return Call(text, text_pair, options)
+
+
+# ---- compared
+
+
+def describe(encoding: Any) -> dict[str, Any]:
+    """All that an Encoding holds."""
+    names = ("ids", "type_ids", "tokens", "word_ids", "sequence_ids", "offsets", "special_tokens_mask")
+    return {name: getattr(encoding, name) for name in (*names, "attention_mask", "n_sequences")}
+
+
+def plain(value: Any) -> Any:
+    """Tensors and arrays, ragged ones too, as lists."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    is_nested = isinstance(value, list) and value and not isinstance(value[0], int)
+    return [plain(item) for item in value] if is_nested else value
+
+
+def outcome(tokenizer: Any, call: Call) -> Any:
+    """What a call returns or raises."""
+    try:
+        return call(tokenizer)
+    except Exception as error:
+        return error
+
+
+def form(outcome: Any, with_encodings: bool = True) -> Any:
+    """An outcome in a form that compares; encodings are made where they are asked for."""
+    if isinstance(outcome, Exception):
+        return type(outcome), str(outcome)
+    columns = [
+        (name, type(value), str(getattr(value, "dtype", "")), plain(value)) for name, value in outcome.items()
+    ]
+    encodings = [describe(encoding) for encoding in outcome.encodings] if with_encodings else None
+    return columns, outcome.n_sequences, encodings
+
+
+def is_native(outcome: Any) -> bool:
+    return isinstance(getattr(outcome, "encodings", None), LazyEncodings)
+
+
+def twins(made: Tokenizer) -> tuple[Any, Any]:
+    """The tokenizer twice; the second one's calls are answered by the Rust backend."""
+    native, general = made.made(), made.made()
+    general.native = False
+    return native, general
+
+
+def are_answered_alike(made: Tokenizer, call: Call) -> bool:
+    native, general = (form(outcome(tokenizer, call)) for tokenizer in twins(made))
+    return bool(native == general)
+
+
+@dataclass
+class Round:
+    """A tokenizer, and calls one after another on it."""
+
+    n_texts: int = 0
+    n_calls: int = 0
+    n_native: int = 0
+    failure: str = ""
+
+    def run(self, rng: random.Random, n_texts: int, n_calls: int) -> "Round":
+        made = random_tokenizer(rng)
+        native, general = twins(made)
+        calls = [random_call(rng, made) for _ in range(n_calls)]
+        calls.append(random_batch(rng, made, n_texts))
+        for call in calls:
+            with_encodings = call is not calls[-1] and rng.random() < 0.3
+            found, expected = outcome(native, call), outcome(general, call)
+            self.n_native += is_native(found)
+            self.n_calls += 1
+            if form(found, with_encodings) != form(expected, with_encodings):
+                self.failure = report(made, call)
+                return self
+        self.n_texts += n_texts
+        self.check_decoding(rng, native, general)
+        return self
+
+    def check_decoding(self, rng: random.Random, native: Any, general: Any) -> None:
+        for _ in range(20):
+            ids = rng.choices(range(len(native) + 2), k=rng.choice([0, 1, 2, 5, 50]))
+            skip = rng.random() < 0.5
+            found, expected = (
+                tokenizer.decode(ids, skip_special_tokens=skip) for tokenizer in (native, general)
+            )
+            if found != expected:
+                self.failure = f"decode({ids}, skip_special_tokens={skip}): {found!r}, not {expected!r}"
+
+
+def report(made: Tokenizer, call: Call) -> str:
+    if are_answered_alike(made, call):
+        return f"{made}\n{call}\nafter other calls of this round; alone it is answered rightly"
+    made, call = smallest(made, call)
+    native, general = (form(outcome(tokenizer, call)) for tokenizer in twins(made))
+    return f"{made}\n{call}\nnative:  {native}\ngeneral: {general}"
+
+
+# ---- made smaller
+
+
+def smallest(made: Tokenizer, call: Call) -> tuple[Tokenizer, Call]:
+    """A tokenizer and a call of which nothing can be left out without the paths agreeing again."""
+    while True:
+        for smaller in simpler(made, call):
+            if not are_answered_alike(*smaller):
+                made, call = smaller
+                break
+        else:
+            return made, call
+
+
+def simpler(made: Tokenizer, call: Call) -> Any:
+    """Pairs of tokenizer and call with a little less in them."""
+    for part in fields(Call):
+        for value in less(getattr(call, part.name)):
+            yield made, replace(call, **{part.name: value})
+    for part in fields(Tokenizer):
+        default = Tokenizer() if part.name in ("size", "preset", "post_processor") else None
+        given = getattr(made, part.name)
+        values = less(given) if default is None else {getattr(default, part.name)} - {given}
+        for value in values:
+            yield replace(made, **{part.name: value}), call
+
+
+def less(value: Any) -> Any:
+    """Without a half, a quarter, … an item; then with less in one of the items."""
+    if isinstance(value, dict):
+        for name in value:
+            yield {other: value[other] for other in value if other != name}
+    elif isinstance(value, (str, list, tuple)):
+        size = len(value) // 2
+        while size:
+            for start in range(0, len(value), size):
+                yield value[:start] + value[start + size :]
+            size //= 2
+        if len(value) == 1:
+            yield value[:0]
+        if not isinstance(value, str):
+            for i, item in enumerate(value):
+                for simpler_item in less(item):
+                    yield value[:i] + type(value)([simpler_item]) + value[i + 1 :]
