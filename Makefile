@@ -6,14 +6,16 @@
 # make bench-encode  our encoder and its peers, likewise
 # make lint   ruff and mypy
 # make test-lowest  the tokenizer's tests on the lowest transformers and tokenizers there is support for
+# make fuzz   the native encoder beside the backend's on random texts and calls (SECONDS=60 SEED=0.0)
 # make debug-test  the suite on a build with bounds checks and sanitizers
+# make debug-fuzz  fuzz on that build
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-all test-lowest setup bench bench-encode lint debug-test clean
+.PHONY: demo test test-all test-lowest setup bench bench-encode lint fuzz debug-test debug-fuzz clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
@@ -47,13 +49,22 @@ test-lowest: $(VENV)-lowest/installed
 	--deselect tests/test_tokenizer.py::test_control_tokens_in_chats_can_be_sanitized \
 	--deselect tests/test_interface.py::test_no_name_is_only_asked_what_stock_refuses
 
+SECONDS := 60
+SEED := 0.0
+fuzz: $(VENV)/test-extras
+	$(BIN)/python tests/fuzz_native.py $(SECONDS) $(SEED)
+
 # The sanitizers' run time has to be there before Python's first allocation. Leaks are not looked for: CPython
 # itself keeps memory until it exits.
 DEBUG_TESTS := tests/test_trainer.py tests/test_encoder.py tests/test_pretokenize.py tests/test_counter.py \
-	tests/test_alphabets.py tests/test_history.py
+	tests/test_alphabets.py tests/test_history.py tests/test_native.py
+SANITIZED = LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+	ASAN_OPTIONS=detect_leaks=0 $(VENV)-debug/bin/
 debug-test: $(VENV)-debug/installed
-	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
-	ASAN_OPTIONS=detect_leaks=0 $(VENV)-debug/bin/pytest -q $(DEBUG_TESTS)
+	$(SANITIZED)pytest -q $(DEBUG_TESTS)
+
+debug-fuzz: $(VENV)-debug/installed
+	$(SANITIZED)python tests/fuzz_native.py $(SECONDS) $(SEED)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

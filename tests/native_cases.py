@@ -1,4 +1,4 @@
-"""Random tokenizers, texts and calls, and what the native path and the general one, the backend, make of them."""
+"""Random tokenizers, texts and calls, and what is made of them natively and by the Rust backend."""
 # ruff: noqa: RUF001  (look-alike letters of many scripts are what is tested)
 
 import random
