@@ -665,11 +665,12 @@ def test_commands_for_characters(english_text, tmp_path, capsys):
     assert (code, error) == (0, "")
     assert command(capsys, "train", tmp_path / "c.parquet", "-o", tmp_path / "a", *training)[0] == 0
     assert command(capsys, "train", corpus, "-o", tmp_path / "b", *counting, *training)[0] == 0
-    for name in ("tokenizer.json", "scaffold.json", "artifact/demolish.json"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert (tmp_path / "a/tokenizer.json").read_bytes() == (tmp_path / "b/tokenizer.json").read_bytes()
     counts = hs.PreTokenCounts.load(tmp_path / "c.parquet")
+    expected = hs.train(counts, 400, special_tokens=["<|endoftext|>"], unk_token="<unk>", **BOTH)
     artifact = hs.ScaffoldBPE.load(tmp_path / "a" / "artifact")
-    assert artifact == hs.train(counts, 400, special_tokens=["<|endoftext|>"], unk_token="<unk>", **BOTH)
+    assert artifact == expected.with_sources(["c.parquet"])
+    assert hs.ScaffoldBPE.load(tmp_path / "b" / "artifact") == expected.with_sources(["corpus.txt"])
     code, out, _ = command(capsys, "inspect", tmp_path / "a", "--json")
     facts = json.loads(out)
     assert facts["special_tokens"] == ["<|endoftext|>", "<unk>"]

@@ -141,4 +141,4 @@ def test_a_missing_scaffold_file_is_never_passed_over(load, folders):
 
 def test_as_remote_code_the_file_needs_nothing_that_transformers_does_not():
     packages = {*get_imports(tokenization_scaffold.__file__)} - sys.stdlib_module_names
-    assert packages == {"numpy", "tokenizers", "transformers"}
+    assert packages == {"huggingface_hub", "numpy", "tokenizers", "transformers"}
