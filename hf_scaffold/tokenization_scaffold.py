@@ -53,7 +53,7 @@ for _package, _limits in SUPPORTED.items():
 from tokenizers import AddedToken, Encoding, Tokenizer  # noqa: E402  # after the check
 from tokenizers.models import BPE  # noqa: E402
 from tokenizers.pre_tokenizers import ByteLevel  # noqa: E402
-from transformers import BatchEncoding, PretrainedConfig, PreTrainedTokenizerFast  # noqa: E402
+from transformers import BatchEncoding, PreTrainedTokenizerFast  # noqa: E402
 
 __all__ = ["ScaffoldTokenizerFast", "register"]
 
@@ -72,9 +72,6 @@ MAX_PIPELINES = 16
 
 # Of the BPE model: how text becomes symbols. An affix marks those that continue a pre-token, or end it.
 MODEL_SETTINGS = ("unk_token", "fuse_unk", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
-
-# Of the process that imported this; a forked one has another.
-PROCESS = os.getpid()
 
 # Text to the byte-level stand-ins of its UTF-8, unsplit.
 STAND_INS = ByteLevel(add_prefix_space=False, use_regex=False)
@@ -913,12 +910,22 @@ def encode_all(
     tokenizer: Tokenizer, inputs: list[Any], is_pretokenized: bool, add_special_tokens: bool
 ) -> list[Encoding]:
     """As `encode_batch`; but that would wait forever for threads that a fork has left behind."""
-    if os.getpid() == PROCESS:
+    if os.getpid() == first_process():
         return tokenizer.encode_batch(inputs, is_pretokenized, add_special_tokens)
     return [
         tokenizer.encode(first, rest[0] if rest else None, is_pretokenized, add_special_tokens)
         for first, *rest in (as_sequences(item, is_pretokenized) for item in inputs)
     ]
+
+
+# No constant: datasets copies those with a class from the Hub, and they would count in its fingerprints.
+@cache
+def first_process() -> int:
+    """The id of the process that imported this; a forked one has another."""
+    return os.getpid()
+
+
+first_process()
 
 
 def pad_to_longest(encodings: list[Encoding], padding: dict[str, Any]) -> None:
@@ -1142,15 +1149,17 @@ def move_files(saved: Iterable[str], folder: str, destination: str) -> tuple[str
 # ---- AutoTokenizer ----
 
 
-class ScaffoldTokenizerConfig(PretrainedConfig):  # type: ignore[no-untyped-call]  # stock's __init_subclass__
-    """Stands for no model: AutoTokenizer takes tokenizer classes only together with a config class."""
-
-    model_type = "scaffold_tokenizer"
-
-
+@cache
 def register() -> None:
     """Let AutoTokenizer build a ScaffoldTokenizerFast without trust_remote_code. Idempotent."""
+    # Both import torch where there is one, and those who only tokenize needn't wait for it.
+    from transformers import PretrainedConfig
     from transformers.models.auto.tokenization_auto import AutoTokenizer
+
+    class ScaffoldTokenizerConfig(PretrainedConfig):  # type: ignore[no-untyped-call]  # stock's __init_subclass__
+        """Stands for no model: AutoTokenizer takes tokenizer classes only together with a config class."""
+
+        model_type = "scaffold_tokenizer"
 
     AutoTokenizer.register(  # type: ignore[no-untyped-call]  # stock has no annotations there
         ScaffoldTokenizerConfig, fast_tokenizer_class=ScaffoldTokenizerFast, exist_ok=True

@@ -507,7 +507,7 @@ def with_repeating_template(tokenizer):
     ("change", "reason"),
     [
         (without_pad_token, None),
-        (with_dropout, "dropout is on"),
+        (with_dropout, None),
         (with_normalizer, "there is a normalizer"),
         (with_prefix_space, "the pre-tokenizer is none of the presets"),
         (without_pre_tokenizer, "the pre-tokenizer is none of the presets"),

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 import toys
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 import hf_scaffold as hs
 
@@ -29,7 +29,8 @@ def test_embeddings_grow_with_the_tokenizer():
 
 def test_an_embedding_matrix_is_compacted_in_two_lines(english_text):
     plain = hs.train_tokenizer([english_text], 1000, scaffold=False)
-    conversion = hs.bpe_from_tokenizer(plain, [english_text], compact=True)
+    stock = PreTrainedTokenizerFast(tokenizer_object=plain.backend_tokenizer)
+    conversion = hs.bpe_from_tokenizer(stock, [english_text], compact=True)
     embeddings = torch.nn.Embedding(1000, 3)
     before = embeddings.weight.detach().clone()
     kept = torch.from_numpy(np.flatnonzero(conversion.remap >= 0))
