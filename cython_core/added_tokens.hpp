@@ -75,7 +75,7 @@ public:
 private:
     static std::uint64_t edge(std::uint32_t node, byte_t byte) { return std::uint64_t{node} << 8 | byte; }
 
-    static bool is_word(byte_t c) { return c == '_' || (c - '0' < 10u) || ((c | 0x20) - 'a' < 26u); }
+    static bool is_word(byte_t c) { return c == '_' || (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z'); }
 
     const byte_t* next_start(const byte_t* at, const byte_t* end) const {
         if (at == end || n_starts_ == 0) return end;

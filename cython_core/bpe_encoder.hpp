@@ -143,6 +143,7 @@ class BpeEncoder {
   void set_replacement(token_id_t token, const std::vector<token_id_t>& tokens) {
     if (static_cast<std::size_t>(token) >= replacements_.size()) replacements_.resize(token + 1);
     replacements_[token] = tokens;
+    first_replaced_ = std::min(first_replaced_, token);
   }
 
   // Appends the pre-token's tokens to `out`. Symbols without a token are dropped. `work` is scratch space, one
@@ -288,7 +289,8 @@ class BpeEncoder {
   }
 
   void append(token_id_t token, std::vector<token_id_t>& out) const {
-    if (static_cast<std::size_t>(token) < replacements_.size() && !replacements_[token].empty()) {
+    const bool may_be = token >= first_replaced_ && static_cast<std::size_t>(token) < replacements_.size();
+    if (may_be && !replacements_[token].empty()) {
       out.insert(out.end(), replacements_[token].begin(), replacements_[token].end());
     } else {
       out.push_back(token);
@@ -302,6 +304,7 @@ class BpeEncoder {
   bool by_character_ = false;
   std::unordered_map<std::string, token_id_t> wholes_;
   std::vector<std::vector<token_id_t>> replacements_;
+  token_id_t first_replaced_ = std::numeric_limits<token_id_t>::max();  // most tokens are below: they need no look
 };
 
 }  // namespace hf_scaffold

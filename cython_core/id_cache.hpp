@@ -126,7 +126,7 @@ public:
     }
 
 private:
-    static constexpr std::size_t FIRST_SLOTS = std::size_t{1} << 13;
+    static constexpr std::size_t FIRST_SLOTS = std::size_t{1} << 15;  // 1 MB
     static constexpr std::size_t LAST_SLOTS = std::size_t{1} << 19;  // 16 MB
     static constexpr std::size_t INLINE = 15;
     static constexpr std::size_t INLINE_IDS = 3;

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -117,7 +116,7 @@ public:
         run_on_threads(n, [&] {
             for (std::size_t i; (i = next.fetch_add(1)) < tasks_.size();) {
                 const Task& task = tasks_[i];
-                std::memcpy(out + task.first_id, task.ids, task.n_ids * sizeof(token_id_t));
+                std::copy_n(task.ids, task.n_ids, out + task.first_id);
             }
         });
     }

@@ -149,7 +149,7 @@ OPTIONS = {
     "padding": [False, True, "longest", "max_length"],
     "truncation": [False, True, "only_first", "only_second", "longest_first"],
     "max_length": [None, 1, 3, 5, 8, 20, 40],
-    "stride": [0, 0, 0, 1, 2],
+    "stride": [0, 0, 0, 0, 0, 1, 2],
     "pad_to_multiple_of": [None, 4, 8],
     "padding_side": [None, "left", "right"],
     "return_tensors": [None, "np", "pt"],
@@ -170,8 +170,6 @@ def random_call(rng: random.Random, tokenizer: Tokenizer) -> Call:
     n = rng.choice([0, 1, 2, 3, 5])
     n_options = rng.choice([0, 1, 2, 4, len(OPTIONS)])
     options = {name: rng.choice(OPTIONS[name]) for name in rng.sample(list(OPTIONS), n_options)}
-    if (options.get("max_length") or 0) < 8:
-        options.pop("stride", None)  # a stride that doesn't fit makes the backend panic
     first, second = batch(), batch()
     text, text_pair = rng.choice(
         [
@@ -207,13 +205,16 @@ def outcome(tokenizer: Any, call: Call) -> Any:
     """What a call returns or raises."""
     try:
         return call(tokenizer)
-    except Exception as error:
+    except BaseException as error:
+        # The backend panics where the stride doesn't fit into what is left, and a panic is no Exception.
+        if not isinstance(error, Exception) and "`stride` must be strictly less" not in str(error):
+            raise
         return error
 
 
 def form(outcome: Any, with_encodings: bool = True) -> Any:
     """An outcome in a form that compares; encodings are made where they are asked for."""
-    if isinstance(outcome, Exception):
+    if isinstance(outcome, BaseException):
         return type(outcome), str(outcome)
     columns = [
         (name, type(value), str(getattr(value, "dtype", "")), plain(value)) for name, value in outcome.items()
