@@ -146,7 +146,7 @@ private:
             return true;
         }
         const std::size_t longest = text.width == 4 ? 4 : text.width + 1;
-        buffer.resize(std::max(buffer.size(), longest * text.length + 8));
+        buffer.resize(std::max(buffer.size(), longest * text.length + AT_ONCE));
         begin = buffer.data();
         const byte_t* stop = text.width == 1   ? convert<std::uint8_t>(text, buffer)
                              : text.width == 2 ? convert<std::uint16_t>(text, buffer)

@@ -9,18 +9,22 @@
 
 namespace hf_scaffold {
 
-// The length of the run of ASCII at `at`, up to 8 of 8 readable characters, which are all written to `out`.
+constexpr unsigned AT_ONCE = 16;
+
+// The length of the run of ASCII at `at`, up to AT_ONCE of as many readable characters, all written to `out`.
 inline unsigned copy_ascii(const std::uint16_t* at, byte_t* out) {
 #ifdef HF_SCAFFOLD_SSE2
-    const __m128i units = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-    const __m128i beyond = _mm_subs_epu16(units, _mm_set1_epi16(0x7F));
-    const __m128i ascii = _mm_cmpeq_epi16(beyond, _mm_setzero_si128());
-    _mm_storel_epi64(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(units, units));
-    return trailing_zeros(~static_cast<unsigned>(_mm_movemask_epi8(ascii))) / 2;
+    const __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+    const __m128i high = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 8));
+    const __m128i limit = _mm_set1_epi16(0x7F);
+    const __m128i beyond = _mm_packs_epi16(_mm_subs_epu16(low, limit), _mm_subs_epu16(high, limit));
+    const __m128i ascii = _mm_cmpeq_epi8(beyond, _mm_setzero_si128());
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(low, high));
+    return trailing_zeros(~static_cast<unsigned>(_mm_movemask_epi8(ascii)));
 #else
     unsigned n = 0;
-    while (n < 8 && at[n] < 0x80) ++n;
-    for (unsigned i = 0; i < 8; ++i) out[i] = static_cast<byte_t>(at[i]);
+    while (n < AT_ONCE && at[n] < 0x80) ++n;
+    for (unsigned i = 0; i < AT_ONCE; ++i) out[i] = static_cast<byte_t>(at[i]);
     return n;
 #endif
 }
@@ -28,21 +32,21 @@ inline unsigned copy_ascii(const std::uint16_t* at, byte_t* out) {
 template <class Unit>
 unsigned copy_ascii(const Unit* at, byte_t* out) {
     unsigned n = 0;
-    while (n < 8 && at[n] < 0x80) ++n;
-    for (unsigned i = 0; i < 8; ++i) out[i] = static_cast<byte_t>(at[i]);
+    while (n < AT_ONCE && at[n] < 0x80) ++n;
+    for (unsigned i = 0; i < AT_ONCE; ++i) out[i] = static_cast<byte_t>(at[i]);
     return n;
 }
 
-// Writes the characters as UTF-8 to `out`, which has room for 4 bytes for each and 8 more; returns the end, or null
+// Writes the characters as UTF-8 to `out`, which has room for 4 bytes for each and AT_ONCE more; returns the end, or null
 // at a lone surrogate, which UTF-8 can't express.
 template <class Unit>
 byte_t* to_utf8(const Unit* at, const Unit* end, byte_t* out) {
     while (at != end) {
-        if (end - at >= 8) {
+        if (end - at >= static_cast<std::ptrdiff_t>(AT_ONCE)) {
             const unsigned n = copy_ascii(at, out);
-            if (n == 8) {  // adding a number, not n, lets the next eight be loaded before these have been tested
-                at += 8;
-                out += 8;
+            if (n == AT_ONCE) {  // adding a constant lets the next be loaded before these have been tested
+                at += AT_ONCE;
+                out += AT_ONCE;
                 continue;
             }
             at += n;
