@@ -37,8 +37,8 @@ unsigned copy_ascii(const Unit* at, byte_t* out) {
     return n;
 }
 
-// Writes the characters as UTF-8 to `out`, which has room for 4 bytes for each and AT_ONCE more; returns the end, or null
-// at a lone surrogate, which UTF-8 can't express.
+// Writes the characters as UTF-8 to `out`, which has room for 4 bytes for each and AT_ONCE more; returns the end, or
+// null at a lone surrogate, which UTF-8 can't express.
 template <class Unit>
 byte_t* to_utf8(const Unit* at, const Unit* end, byte_t* out) {
     while (at != end) {
