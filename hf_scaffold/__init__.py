@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from hf_scaffold.comparison import Standalone, VocabularyChange, compare, standalone_share
     from hf_scaffold.counts import PreTokenCounts, count
     from hf_scaffold.evaluation import Evaluation, EvaluationText, evaluate
+    from hf_scaffold.figures import figure_frequencies, figure_gain, figure_standalone
     from hf_scaffold.pretokenize import CHARACTER_PRESETS, PRESETS, Pretokenizer, get_pretokenizer
     from hf_scaffold.shards import ShardIndex, write_shards
     from hf_scaffold.tables import MetricRow, TokenizerComparison, compare_tokenizers
@@ -67,6 +68,9 @@ __all__ = [
     "compare_tokenizers",
     "count",
     "evaluate",
+    "figure_frequencies",
+    "figure_gain",
+    "figure_standalone",
     "get_pretokenizer",
     "load_any_tokenizer",
     "standalone_share",
@@ -99,6 +103,9 @@ _HOMES = {
     "bpe_from_tokenizer": "audit",
     "count": "counts",
     "evaluate": "evaluation",
+    "figure_frequencies": "figures",
+    "figure_gain": "figures",
+    "figure_standalone": "figures",
     "get_pretokenizer": "pretokenize",
     "load_any_tokenizer": "baselines",
     "standalone_share": "comparison",

@@ -1,0 +1,115 @@
+"""Figures 1, 2 and 5 of Lian et al. 2024, drawn from any text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from hf_scaffold.comparison import Standalone, VocabularyChange
+from hf_scaffold.evaluation import Evaluation
+from hf_scaffold.inspection import readable
+from hf_scaffold.svg import Bar, Figure, bar_chart, line_chart
+
+__all__ = ["figure_frequencies", "figure_gain", "figure_standalone", "frequency_curve"]
+
+CURVE_POINTS = 200
+
+
+def figure_standalone(groups: Mapping[str, Sequence[Standalone]]) -> Figure:
+    """For each token a bar: the share of its bytes' occurrences in which it stands alone.
+
+    Args:
+        groups: What the tokens of a group have in common, to what `standalone_share` gave.
+    Example:
+        >>> from hf_scaffold import Standalone
+        >>> figure = figure_standalone({"scaffold tokens": [Standalone("zona", 0, 50)]})
+        >>> figure.description
+        'zona stands alone in 0.0 % of 50 occurrences'
+
+    Source: Lian et al. 2024, Figure 1: "zona", which stands in "Arizona", against "ing".
+    """
+    bars = {
+        name: [Bar(readable(row.token), row.share, _share_of(row), series) for row in rows]
+        for series, (name, rows) in enumerate(groups.items())
+    }
+    described = "; ".join(
+        f"{readable(row.token)} stands alone in {_share_of(row)} occurrences"
+        for rows in groups.values()
+        for row in rows
+    )
+    return bar_chart("Share of occurrences in which a token stands alone", described, bars, largest=1)
+
+
+def _share_of(row: Standalone) -> str:
+    return f"{100 * row.share:.1f} % of {row.occurrences:,}"
+
+
+def figure_frequencies(evaluations: Iterable[Evaluation]) -> Figure:
+    """How often each token occurs, the most frequent first: a line for each tokenizer.
+
+    Args:
+        evaluations: On the same text. The first is drawn on top of the others.
+    Example:
+        >>> evaluation = Evaluation("toy", ("a", "b", "c"), np.array([2, 9, 0]), n_bytes=11)
+        >>> figure_frequencies([evaluation]).description
+        'toy: the median token occurs 2 times, at 95 % of the vocabulary 0'
+
+    Source: Lian et al. 2024, Figure 2.
+    """
+    evaluations = list(evaluations)
+    curves = {
+        evaluation.name: [(rank, n) for rank, n in frequency_curve(evaluation) if n]
+        for evaluation in evaluations
+    }
+    described = "; ".join(
+        f"{evaluation.name}: the median token occurs {evaluation.frequency_percentile(50):,} times, "
+        f"at 95 % of the vocabulary {evaluation.frequency_percentile(95):,}"
+        for evaluation in evaluations
+    )
+    title = "Frequency of each token, the most frequent first"
+    return line_chart(title, described, curves, "tokens, the most frequent first", "occurrences")
+
+
+def frequency_curve(evaluation: Evaluation, n_points: int = CURVE_POINTS) -> list[tuple[int, int]]:
+    """Ranks from 1 on with their frequencies: about so many, closer at the start, with the first and last.
+
+    Example:
+        >>> frequency_curve(Evaluation("toy", ("a", "b", "c"), np.array([2, 9, 0]), n_bytes=11))
+        [(1, 9), (2, 2), (3, 0)]
+    """
+    frequencies = evaluation.sorted_frequencies
+    used = evaluation.vocab_used
+    ranks = {
+        *np.geomspace(1, max(1, len(frequencies)), n_points // 2).astype(int).tolist(),
+        *np.linspace(1, max(1, len(frequencies)), n_points // 2).astype(int).tolist(),
+        *(rank for rank in (used, used + 1) if rank),
+    }
+    return [(rank, int(frequencies[rank - 1])) for rank in sorted(ranks) if rank <= len(frequencies)]
+
+
+def figure_gain(changes: Mapping[str, VocabularyChange]) -> Figure:
+    """Mean frequency of the tokens that left a vocabulary, and of those that came in for them.
+
+    Args:
+        changes: A name, such as a vocabulary size, to what `compare` gave; "" for no name.
+    Example:
+        >>> import hf_scaffold as hs
+        >>> counts = hs.PreTokenCounts.from_mapping({b"hug": 10, b"pug": 5, b"hugs": 5, b"on": 7})
+        >>> plain, scaffold = (hs.train(counts, vocab_size=258, scaffold=kind) for kind in (False, True))
+        >>> figure_gain({"": hs.compare(plain, scaffold, counts)}).description
+        '1 left, 5.0 occurrences on average; 1 came in, 7.0 (+40.0 %)'
+
+    Source: Lian et al. 2024, Figure 5.
+    """
+    groups, described = {}, []
+    for name, change in changes.items():
+        came = f"{change.mean_came:,.1f}" + ("" if change.gain is None else f" ({100 * change.gain:+.1f} %)")
+        groups[name] = [
+            Bar(f"{len(change.left):,} left", change.mean_left, f"{change.mean_left:,.1f}", 1),
+            Bar(f"{len(change.came):,} came in", change.mean_came, came, 0),
+        ]
+        told = f"{len(change.left):,} left, {change.mean_left:,.1f} occurrences on average; "
+        described.append((f"{name}: " if name else "") + told + f"{len(change.came):,} came in, {came}")
+    title = "Mean frequency of the tokens that left and of those that came in"
+    return bar_chart(title, "; ".join(described), groups)
