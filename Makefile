@@ -4,6 +4,7 @@
 # make setup  .venv with the package and its test extras
 # make bench  our trainer and its peers on one file (FILE=path; default: the standard library's sources)
 # make bench-encode  our encoder and its peers, likewise
+# make notebooks  run the notebooks and store what they show
 # make lint   ruff and mypy
 # make test-lowest  the tokenizer's tests on the lowest transformers and tokenizers there is support for
 # make fuzz   the native encoder beside the backend's on random texts and calls (SECONDS=60 SEED=0.0)
@@ -15,7 +16,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-all test-lowest setup bench bench-encode lint fuzz debug-test debug-fuzz clean
+.PHONY: demo test test-all test-lowest setup bench bench-encode notebooks lint fuzz debug-test debug-fuzz clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
@@ -33,6 +34,9 @@ bench: $(VENV)/bench-extras
 
 bench-encode: $(VENV)/bench-extras
 	$(BIN)/python benchmarks/encode.py $(FILE)
+
+notebooks: $(VENV)/test-extras
+	$(BIN)/python notebooks/run.py
 
 lint: $(VENV)/lint-extras
 	$(BIN)/ruff check .
