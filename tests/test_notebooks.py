@@ -4,6 +4,7 @@ import importlib
 import json
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -24,7 +25,7 @@ def stored(name):
 
 
 def shown(notebook):
-    """For each cell of code what it shows: printed text, tables and the words of pictures."""
+    """For each cell of code what it shows: printed text, tables, and what pictures say of themselves."""
     return [
         "".join(text for output in cell["outputs"] for text in texts(output))
         for cell in notebook["cells"]
@@ -35,7 +36,7 @@ def shown(notebook):
 def texts(output):
     data = output.get("data", {})
     if "image/svg+xml" in data:
-        yield re.sub(r"<style>.*?</style>", "", "".join(data["image/svg+xml"]), flags=re.DOTALL)
+        yield ElementTree.fromstring("".join(data["image/svg+xml"])).get("aria-label")
     for text in (output.get("text", ""), data.get("text/markdown", ""), data.get("text/plain", "")):
         yield "".join(text)
 
