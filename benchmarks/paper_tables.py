@@ -102,7 +102,7 @@ def entropy_terms(before: hs.Evaluation, after: hs.Evaluation, change: hs.Vocabu
     """What the tokens that left, came in and stayed add to the change of H = -Σ p log2 p."""
     left = entropy_of(change.left_frequencies / before.n_tokens)
     came = entropy_of(change.came_frequencies / after.n_tokens)
-    return [-left, came, (after.entropy - came) - (before.entropy - left)]
+    return [0 - left, came, (after.entropy - came) - (before.entropy - left)]
 
 
 def entropy_of(shares: Any) -> float:

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,14 @@ def test_tables_show_all(ran):
     assert [table.count("\n| the Pile (paper)") for table in tables] == [3, 1, 1]
     assert not [line for line in ran[0].splitlines() if line.startswith("| novel") and "|  |" in line]
     assert "| the Pile (paper) | 32,000 | 3.879 → 3.889 | -0.26 % | 11.2382 → 11.2443 | +0.0061 |" in ran[0]
+
+
+def test_the_notebook_shows_the_same_figures_of_the_paper(script):
+    notebook = (FOLDER.parent / "notebooks" / "03_paper_tables.ipynb").read_text(encoding="utf-8")
+    shown = [cell for line in script.tables([]) if "(paper)" in line for cell in line.split(" | ")[2:]]
+    figures = {figure for cell in shown for figure in re.findall(r"[+-]?\d+\.\d{3,4}|[+]?\d+\.\d\d %", cell)}
+    assert len(figures) == 12
+    assert {figure for figure in figures if figure not in notebook} == set()
 
 
 def test_a_size_that_is_not_reached_is_told(script, tmp_path):
