@@ -25,7 +25,7 @@ def figure_standalone(groups: Mapping[str, Sequence[Standalone]]) -> Figure:
         >>> from hf_scaffold import Standalone
         >>> figure = figure_standalone({"scaffold tokens": [Standalone("zona", 0, 50)]})
         >>> figure.description
-        'zona stands alone in 0.0 % of 50 occurrences'
+        'zona stands alone in 0.0 %, 0 of 50 occurrences'
 
     Source: Lian et al. 2024, Figure 1: "zona", which stands in "Arizona", against "ing".
     """
@@ -42,7 +42,7 @@ def figure_standalone(groups: Mapping[str, Sequence[Standalone]]) -> Figure:
 
 
 def _share_of(row: Standalone) -> str:
-    return f"{100 * row.share:.1f} % of {row.occurrences:,}"
+    return f"{100 * row.share:.1f} %, {row.alone:,} of {row.occurrences:,}"
 
 
 def figure_frequencies(evaluations: Iterable[Evaluation]) -> Figure:

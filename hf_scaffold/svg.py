@@ -189,8 +189,9 @@ def _line(parent: ElementTree.Element, x1: float, y1: float, x2: float, y2: floa
 def _text(
     parent: ElementTree.Element, x: float, y: float, text: str, kind: str = "", anchor: str = "start"
 ) -> None:
-    attributes = {"class": kind, "text-anchor": anchor, "dominant-baseline": "middle"}
-    _add(parent, "text", x=x, y=y, **attributes).text = text
+    kinds = {"class": kind} if kind else {}
+    placed = _add(parent, "text", x=x, y=y, **kinds, **{"text-anchor": anchor, "dominant-baseline": "middle"})
+    placed.text = text
 
 
 def _shortened(text: str, length: int = 18) -> str:
