@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hf_scaffold.evaluation import Evaluation, EvaluationText, evaluate
     from hf_scaffold.figures import figure_frequencies, figure_gain, figure_standalone
     from hf_scaffold.pretokenize import CHARACTER_PRESETS, PRESETS, Pretokenizer, get_pretokenizer
+    from hf_scaffold.report import Report, make_report
     from hf_scaffold.shards import ShardIndex, write_shards
     from hf_scaffold.tables import MetricRow, TokenizerComparison, compare_tokenizers
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
@@ -55,6 +56,7 @@ __all__ = [
     "MetricRow",
     "PreTokenCounts",
     "Pretokenizer",
+    "Report",
     "ScaffoldBPE",
     "ScaffoldError",
     "ScaffoldTokenizerFast",
@@ -73,6 +75,7 @@ __all__ = [
     "figure_standalone",
     "get_pretokenizer",
     "load_any_tokenizer",
+    "make_report",
     "standalone_share",
     "train",
     "train_baseline",
@@ -91,6 +94,7 @@ _HOMES = {
     "MetricRow": "tables",
     "PreTokenCounts": "counts",
     "Pretokenizer": "pretokenize",
+    "Report": "report",
     "ScaffoldBPE": "artifact",
     "ScaffoldTokenizerFast": "tokenization_scaffold",
     "ShardIndex": "shards",
@@ -108,6 +112,7 @@ _HOMES = {
     "figure_standalone": "figures",
     "get_pretokenizer": "pretokenize",
     "load_any_tokenizer": "baselines",
+    "make_report": "report",
     "standalone_share": "comparison",
     "train": "trainer",
     "train_baseline": "baselines",

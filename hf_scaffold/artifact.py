@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from hf_scaffold.counts import PreTokenCounts
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = ["Pair", "ScaffoldBPE", "derive_demolish_map"]
+__all__ = ["EncodedRows", "Pair", "ScaffoldBPE", "derive_demolish_map", "rows_alike"]
 
 FORMAT_VERSION = 1
 VOCAB_FILE, MERGES_FILE, DEMOLISH_FILE = "vocab.json", "merges.txt", "demolish.json"
@@ -47,6 +48,7 @@ CHARACTER_SETTINGS = (
 )
 
 Pair = tuple[str, str]
+EncodedRows = tuple[NDArray[np.int32], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -327,14 +329,10 @@ class ScaffoldBPE:
     def agreement(self, counts: PreTokenCounts) -> float:
         """Share of pre-tokens, weighted by counts, that `raw_model` encodes as `encode` does."""
         with ThreadPoolExecutor(2) as pool:
-            (exact, exact_ends), (raw, raw_ends) = pool.map(
+            exact, raw = pool.map(
                 lambda encoder: encoder.encode(counts.data, counts.offsets), (self.encoder, self.raw_encoder)
             )
-        lengths, raw_lengths = np.diff(exact_ends), np.diff(raw_ends)
-        agrees = lengths == raw_lengths
-        differs = exact[np.repeat(agrees, lengths)] != raw[np.repeat(agrees, raw_lengths)]
-        pretoken_of = np.repeat(np.flatnonzero(agrees), lengths[agrees])
-        agrees[pretoken_of[differs]] = False
+        agrees = rows_alike(exact, raw)
         agreeing: int = sum(counts.counts[agrees].tolist())
         return agreeing / counts.total
 
@@ -468,6 +466,17 @@ class ScaffoldBPE:
             raise ArtifactError(f"{folder / DEMOLISH_FILE}: the entry {error} is missing") from None
         except (ArtifactError, ConfigurationError) as error:
             raise ArtifactError(f"{folder}: {error}") from None
+
+
+def rows_alike(first: EncodedRows, second: EncodedRows) -> NDArray[np.bool_]:
+    """Which pre-tokens have the same ids in both of two encodings, as `PretokenEncoder` gives them."""
+    (ids, ends), (other_ids, other_ends) = first, second
+    lengths, other_lengths = np.diff(ends), np.diff(other_ends)
+    alike: NDArray[np.bool_] = lengths == other_lengths
+    differs = ids[np.repeat(alike, lengths)] != other_ids[np.repeat(alike, other_lengths)]
+    row_of = np.repeat(np.flatnonzero(alike), lengths[alike])
+    alike[row_of[differs]] = False
+    return alike
 
 
 def special_tokens_in(kwargs: Mapping[str, Any]) -> list[str | AddedToken]:

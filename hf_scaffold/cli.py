@@ -543,6 +543,123 @@ def audit(
 
 
 @app.command()
+def report(
+    corpus: Corpus,
+    output: Annotated[
+        list[Path],
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="A page (.html), Markdown (.md) or JSON (.json). May be repeated, for several forms.",
+        ),
+    ],
+    vocab_size: Annotated[
+        int | None,
+        typer.Option(
+            "--vocab-size",
+            min=1,
+            help="Of all that is trained. [default: 30000]",
+            show_default=False,
+        ),
+    ] = None,
+    held_out: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--held-out",
+            metavar="FILE",
+            help="Text to measure apart, which nothing is trained on; as CORPUS. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--baseline",
+            metavar="KIND",
+            help="Train and compare bpe, wordpiece, unigram, sentencepiece-bpe or sentencepiece-unigram. "
+            "May be repeated; bpe is always there. [default: those without sentencepiece]",
+            show_default=False,
+        ),
+    ] = None,
+    all_baselines: Annotated[
+        bool, typer.Option("--all-baselines", help="Train and compare all of them.")
+    ] = False,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--compare",
+            metavar="NAME",
+            help="Compare an existing tokenizer: a folder or name on the Hub, a tokenizer.json, .model or "
+            ".tiktoken file. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    passage: Annotated[
+        str | None,
+        typer.Option(
+            "--passage",
+            metavar="TEXT",
+            help="Show how this is encoded. [default: where plain BPE and Scaffold-BPE differ most at the "
+            "start of the held-out text]",
+            show_default=False,
+        ),
+    ] = None,
+    special_token: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--special-token",
+            metavar="TOKEN",
+            help=f"May be repeated; these get the first ids. [default: {DEFAULT_EOS}]",
+            show_default=False,
+        ),
+    ] = None,
+    pretokenizer: Annotated[
+        str | None,
+        typer.Option(
+            "--pretokenizer",
+            metavar="NAME",
+            help="What splits text: gpt2-digits (the default), gpt2, llama3 or gpt4o.",
+            show_default=False,
+        ),
+    ] = None,
+    field: FieldOption = "text",
+    num_workers: WorkersOption = None,
+) -> None:
+    """Show what Scaffold-BPE does to a vocabulary on a text, against other tokenizers, as one page.
+
+    It trains Scaffold-BPE, plain BPE and other baselines of one size and measures them. The page opens
+    offline; all forms hold the same facts.
+    """
+    from hf_scaffold import baselines, trainer, views, workflow
+    from hf_scaffold import report as reports
+
+    reports.check_forms(output)
+    for path in output:
+        workflow.require_writable_file(path)
+    if all_baselines and baseline:
+        raise typer.BadParameter("give --baseline or --all-baselines, not both")
+    kinds = baselines.BASELINES if all_baselines else baseline or reports.DEFAULT_BASELINES
+    start = time.perf_counter()
+    with terminal.status() as on_step:
+        found = reports.make_report(
+            corpus,
+            vocab_size or trainer.DEFAULT_VOCAB_SIZE,
+            held_out=held_out,
+            baselines=kinds,
+            compare_with=compare or (),
+            special_tokens=special_token or [DEFAULT_EOS],
+            pretokenizer=pretokenizer,
+            passage=passage,
+            field=field,
+            num_workers=num_workers,
+            on_step=on_step,
+        )
+    found.save(*output)
+    views.show_report(found, output, time.perf_counter() - start)
+
+
+@app.command()
 def demo(
     output: Annotated[
         Path | None,

@@ -188,8 +188,8 @@ def _places(token: str, bpe: ScaffoldBPE, counts: PreTokenCounts) -> int:
     bare = token[len(prefix) if continues else 0 : len(token) - (len(suffix) if ends else 0)]
     needle = bare.encode() if bpe.by_character else symbols_to_bytes(bare)
     data = np.frombuffer(counts.data, np.uint8)
-    starts = np.arange(len(data) - len(needle) + 1)
-    for i, byte in enumerate(needle):
+    starts = np.flatnonzero(data[: max(0, len(data) - len(needle) + 1)] == needle[0])
+    for i, byte in enumerate(needle[1:], start=1):
         starts = starts[data[starts + i] == byte]
     rows = np.searchsorted(counts.offsets, starts, side="right") - 1
     begins, stops = counts.offsets[rows], counts.offsets[rows + 1]

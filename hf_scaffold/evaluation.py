@@ -261,7 +261,7 @@ class EvaluationText:
     def __init__(self, source: Source, *, field: str = "text", counts: PreTokenCounts | None = None) -> None:
         if isinstance(source, Iterator):
             source = list(source)
-        self._source, self._field = source, field
+        self.source, self._field = source, field
         self._counts: dict[Pretokenizer, PreTokenCounts] = {}
         if counts is not None:
             self._counts[counts.pretokenizer] = counts
@@ -270,7 +270,7 @@ class EvaluationText:
         """The text's pre-tokens, whatever their length."""
         if pretokenizer not in self._counts:
             self._counts[pretokenizer] = count(
-                self._source, pretokenizer=pretokenizer, field=self._field, max_pretoken_length=None
+                self.source, pretokenizer=pretokenizer, field=self._field, max_pretoken_length=None
             )
         return self._counts[pretokenizer]
 
@@ -281,7 +281,7 @@ class EvaluationText:
     def documents(self) -> Iterator[str]:
         """The documents; long ones, and plain-text files, in blocks of about 64 KB that end with a line."""
         documents = iter_documents(
-            self._source, field=self._field, cut=_after_last_line, block_size=_BLOCK_SIZE
+            self.source, field=self._field, cut=_after_last_line, block_size=_BLOCK_SIZE
         )
         for number, document in enumerate(documents):
             try:

@@ -71,6 +71,21 @@ class MetricRow:
     values: dict[str, float | None]
     best: tuple[str, ...]
 
+    def shown(self, name: str) -> str:
+        """The value of a tokenizer as people read it.
+
+        Example:
+            >>> row = MetricRow("train", "share_under:1", "share never used", False, {"BPE": 0.125}, ())
+            >>> row.shown("BPE")
+            '12.50 %'
+        """
+        value = self.values[name]
+        if value is None:
+            return "–"  # noqa: RUF001
+        if isinstance(value, int):
+            return f"{value:,}"
+        return f"{100 * value:.2f} %" if self.metric.startswith("share_") else f"{value:.4f}"
+
 
 @dataclass(frozen=True)
 class TokenizerComparison:

@@ -28,6 +28,7 @@ __all__ = [
     "message",
     "one_line_warnings",
     "progress_bar",
+    "status",
     "table",
     "use_utf8",
 ]
@@ -101,6 +102,20 @@ def progress_bar(description: str, unit: str, *, hidden: bool = False) -> Iterat
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as progress:
         task = progress.add_task(description, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+@contextmanager
+def status() -> Iterator[Callable[[str], None]]:
+    """Show what is being done while the block runs; nothing where stderr is not a terminal.
+
+    Yields:
+        update(text).
+    """
+    if not sys.stderr.isatty():
+        yield lambda text: None
+        return
+    with Console(stderr=True).status("") as shown:
+        yield lambda text: shown.update(f"{text} …")
 
 
 # ---- stdout

@@ -13,6 +13,7 @@ from hf_scaffold.shards import ShardIndex
 
 if TYPE_CHECKING:
     from hf_scaffold.hub import Push
+    from hf_scaffold.report import Report
 
 __all__ = [
     "show_audit",
@@ -21,6 +22,7 @@ __all__ = [
     "show_inspection",
     "show_push",
     "show_reload",
+    "show_report",
     "show_shards",
     "show_training",
 ]
@@ -126,6 +128,19 @@ def show_push(pushed: "Push", revision: str | None) -> None:
             ("commit", pushed.commit_url),
             ("load with", f"AutoTokenizer.from_pretrained({name})"),
             ("without hf_scaffold", f"AutoTokenizer.from_pretrained({name}, trust_remote_code=True)"),
+        ]
+    )
+
+
+def show_report(report: "Report", paths: Iterable[Path], seconds: float) -> None:
+    """After `report`: its main facts."""
+    from hf_scaffold.report_words import headline
+
+    terminal.facts(
+        [
+            ("report", " ".join(map(str, paths))),
+            *headline(report),
+            ("time", f"{seconds:.1f} s"),
         ]
     )
 

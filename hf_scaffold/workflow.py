@@ -34,6 +34,7 @@ __all__ = [
     "read_texts",
     "require_parquet",
     "require_writable",
+    "require_writable_file",
     "save_tokenizer",
     "tokenize",
 ]
@@ -137,6 +138,17 @@ def require_writable(folder: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(existing))
     if not os.access(existing, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(existing))
+
+
+def require_writable_file(path: Path) -> None:
+    """Refuse a file that can't be written or replaced, before long work rather than after it.
+
+    Raises:
+        IsADirectoryError, NotADirectoryError, PermissionError: with the path that is in the way.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    require_writable(path.parent)
 
 
 def save_tokenizer(bpe: ScaffoldBPE, folder: Path, **kwargs: Any) -> "ScaffoldTokenizerFast":

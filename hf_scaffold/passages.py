@@ -1,0 +1,127 @@
+"""Where two tokenizers that cut text alike encode it differently: how often, and a passage to look at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hf_scaffold.artifact import ScaffoldBPE, rows_alike
+from hf_scaffold.counts import PreTokenCounts
+
+__all__ = ["Passage", "Piece", "choose_passage", "differing_share", "split_passage"]
+
+SEARCHED = 300_000  # characters from the start of a text among which a passage is looked for
+SHORTEST, LONGEST = 400, 800  # characters of a passage; a text may be shorter
+
+_CUTS = re.compile(rf"\S.{{0,{LONGEST - 1}}}(?=\s|\Z)|\S.{{{LONGEST - 1}}}", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A pre-token as plain BPE and as Scaffold-BPE encodes it: tokens as the vocabularies spell them."""
+
+    plain: tuple[str, ...]
+    scaffold: tuple[str, ...]
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two are not the same tokens."""
+        return self.plain != self.scaffold
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A passage of a text, pre-token by pre-token.
+
+    Args:
+        text: As it is.
+        origin: The text that it is from, or "given".
+        pieces: All of it.
+    """
+
+    text: str
+    origin: str
+    pieces: tuple[Piece, ...]
+
+    @property
+    def n_tokens(self) -> tuple[int, int]:
+        """Tokens of plain BPE and of Scaffold-BPE."""
+        return sum(len(piece.plain) for piece in self.pieces), sum(len(p.scaffold) for p in self.pieces)
+
+    @property
+    def n_differing(self) -> int:
+        """Pre-tokens that the two encode differently."""
+        return sum(piece.differs for piece in self.pieces)
+
+
+def split_passage(text: str, origin: str, plain: ScaffoldBPE, scaffold: ScaffoldBPE) -> Passage:
+    """Encode a passage with both.
+
+    Example:
+        >>> import hf_scaffold as hs
+        >>> counts = hs.PreTokenCounts.from_mapping({b"hug": 10, b"pug": 5, b"hugs": 5, b"on": 7})
+        >>> plain, scaffold = (hs.train(counts, vocab_size=258, scaffold=kind) for kind in (False, True))
+        >>> split_passage("bug", "given", plain, scaffold).pieces
+        (Piece(plain=('b', 'ug'), scaffold=('b', 'u', 'g')),)
+    """
+    pretokens = scaffold.pretokenizer.pretokenize(text)
+    rows = zip(_encoded(plain, pretokens), _encoded(scaffold, pretokens), strict=True)
+    return Passage(text, origin, tuple(Piece(*row) for row in rows))
+
+
+def _encoded(bpe: ScaffoldBPE, pretokens: list[bytes]) -> Iterator[tuple[str, ...]]:
+    return (tuple(bpe.tokens[token_id] for token_id in ids) for ids in bpe.encode(pretokens))
+
+
+def choose_passage(documents: Iterable[str], plain: ScaffoldBPE, scaffold: ScaffoldBPE) -> str:
+    """The passage near the start of a text in which the most pre-tokens differ; on a tie the first."""
+    best, most = "", -1
+    for passage in _passages(documents):
+        differing = split_passage(passage, "", plain, scaffold).n_differing
+        if differing > most:
+            best, most = passage, differing
+    return best
+
+
+def _passages(documents: Iterable[str]) -> Iterator[str]:
+    """Passages of whole lines where these are not too long; none spans two documents."""
+    searched = 0
+    for document in documents:
+        passage = ""
+        for line in document.splitlines(keepends=True):
+            passage += line
+            if len(passage) >= SHORTEST:
+                yield from _CUTS.findall(passage)
+                passage = ""
+            searched += len(line)
+            if searched >= SEARCHED:
+                return
+        yield from _CUTS.findall(passage)
+
+
+def differing_share(plain: ScaffoldBPE, scaffold: ScaffoldBPE, counts: PreTokenCounts) -> float:
+    """Share of pre-tokens, weighted by counts, that the two encode differently.
+
+    Example:
+        >>> import hf_scaffold as hs
+        >>> counts = hs.PreTokenCounts.from_mapping({b"hug": 10, b"pug": 5, b"hugs": 5, b"on": 7})
+        >>> plain, scaffold = (hs.train(counts, vocab_size=258, scaffold=kind) for kind in (False, True))
+        >>> differing_share(plain, scaffold, counts)  # "pug" and "on": 12 of 27
+        0.4444444444444444
+    """
+    ids, ends = plain.encoder.encode(counts.data, counts.offsets)
+    alike = rows_alike(
+        (_renumbered(plain, scaffold)[ids], ends), scaffold.encoder.encode(counts.data, counts.offsets)
+    )
+    differing: int = sum(counts.counts[~alike].tolist())
+    return differing / counts.total
+
+
+def _renumbered(bpe: ScaffoldBPE, other: ScaffoldBPE) -> NDArray[np.int32]:
+    """For each id the other's id of the same token; -1 where it has none."""
+    ids = {token: token_id for token_id, token in enumerate(other.tokens)}
+    return np.array([ids.get(token, -1) for token in bpe.tokens], np.int32)

@@ -1,0 +1,364 @@
+"""The report: what Scaffold-BPE does to a vocabulary on one's own text, against other tokenizers.
+
+A `Report` holds the facts; the page, the Markdown and the JSON are written from it and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hf_scaffold._files import write_files
+from hf_scaffold.artifact import ScaffoldBPE
+from hf_scaffold.baselines import BASELINES, load_any_tokenizer, train_baseline
+from hf_scaffold.byte_level import symbols_to_bytes
+from hf_scaffold.comparison import Standalone, VocabularyChange, compare, standalone_share
+from hf_scaffold.corpus import Source, import_extra, source_names
+from hf_scaffold.counts import PreTokenCounts, count
+from hf_scaffold.errors import ConfigurationError, CorpusError
+from hf_scaffold.evaluation import Evaluation, EvaluationText
+from hf_scaffold.figures import frequency_curve
+from hf_scaffold.inspection import scaffold_uses
+from hf_scaffold.passages import Passage, choose_passage, differing_share, split_passage
+from hf_scaffold.tables import HELD_OUT, TRAIN, TokenizerComparison, compare_tokenizers
+from hf_scaffold.trainer import DEFAULT_VOCAB_SIZE, train
+
+__all__ = ["DEFAULT_BASELINES", "FORMS", "Report", "ReportText", "ScaffoldFacts", "make_report"]
+
+SCAFFOLD, PLAIN = "Scaffold-BPE", "BPE"
+BASELINE_NAMES = {
+    "bpe": PLAIN,
+    "wordpiece": "WordPiece",
+    "unigram": "Unigram",
+    "sentencepiece-bpe": "SentencePiece BPE",
+    "sentencepiece-unigram": "SentencePiece Unigram",
+}
+DEFAULT_BASELINES: tuple[str, ...] = tuple(kind for kind in BASELINES if "sentencepiece" not in kind)
+
+FIGURE_TOKENS = 8  # of each kind in Figure 1
+SHORTEST_SHOWN = 3  # letters of these
+GIVEN = "given"  # where a passage is from that was given
+
+Step = Callable[[str], object]
+
+
+# ---- the facts
+
+
+@dataclass(frozen=True)
+class ReportText:
+    """A text that was measured.
+
+    Args:
+        name: "train" or "held-out".
+        sources: Its paths and patterns, as given; none for texts in memory.
+        n_bytes, n_words: Its size; see `Evaluation`.
+        differing: Share of its pre-tokens that plain BPE and Scaffold-BPE encode differently.
+    """
+
+    name: str
+    sources: tuple[str, ...]
+    n_bytes: int
+    n_words: int
+    differing: float
+
+
+@dataclass(frozen=True)
+class ScaffoldFacts:
+    """A scaffold token.
+
+    Args:
+        token: As the vocabulary spells it.
+        parts: The pair that it was merged from.
+        demolished: The normal tokens that stand for it.
+        alone, occurrences: See `Standalone`; in the training text.
+        builds: The normal tokens that it helps to build, in the order of creation.
+    """
+
+    token: str
+    parts: tuple[str, str]
+    demolished: tuple[str, ...]
+    alone: int
+    occurrences: int
+    builds: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What `make_report` found.
+
+    Args:
+        settings: vocab_size, special_tokens and pretokenizer, as both BPEs were trained with.
+        texts: The training text, then the held-out text if there is one.
+        table: All tokenizers by metric.
+        expanded_vocab_size: Normal and scaffold tokens.
+        stop_reason: Why training ended before vocab_size; None if it didn't.
+        changes: Text to what left the vocabulary and what came in, with frequencies in that text.
+        scaffolds: All scaffold tokens; those whose bytes occur most in the training text come first.
+        standalone: Scaffold and normal tokens that occur often, for Figure 1.
+        passage: A passage as both BPEs encode it.
+    """
+
+    settings: dict[str, Any]
+    texts: tuple[ReportText, ...]
+    table: TokenizerComparison
+    expanded_vocab_size: int
+    stop_reason: str | None
+    changes: dict[str, VocabularyChange]
+    scaffolds: tuple[ScaffoldFacts, ...]
+    standalone: dict[str, tuple[Standalone, ...]]
+    passage: Passage
+
+    @property
+    def tokenizers(self) -> tuple[str, ...]:
+        """Names of the tokenizers, in the order of the table."""
+        return tuple(self.table.evaluations[TRAIN])
+
+    @property
+    def scaffold_share(self) -> float:
+        """Scaffold tokens among all that were made."""
+        return len(self.scaffolds) / self.expanded_vocab_size
+
+    def bytes_per_token_gain(self, text: str) -> float:
+        """How many more bytes a token of Scaffold-BPE stands for than one of plain BPE: 0.01 for 1 %."""
+        values = self.table.row("bytes_per_token", text).values
+        return (values[SCAFFOLD] or 0) / (values[PLAIN] or 1) - 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """All facts as what JSON can hold."""
+        return {
+            "settings": self.settings,
+            "texts": [asdict(text) for text in self.texts],
+            "tokenizers": list(self.tokenizers),
+            "expanded_vocab_size": self.expanded_vocab_size,
+            "n_scaffolds": len(self.scaffolds),
+            "scaffold_share": self.scaffold_share,
+            "bytes_per_token_gain": {text.name: self.bytes_per_token_gain(text.name) for text in self.texts},
+            "stop_reason": self.stop_reason,
+            **self.table.to_dict(),
+            "changes": {text: change.to_dict() for text, change in self.changes.items()},
+            "standalone": {kind: [asdict(row) for row in rows] for kind, rows in self.standalone.items()},
+            "passage": asdict(self.passage),
+            "scaffolds": [asdict(scaffold) for scaffold in self.scaffolds],
+            "frequency_curves": {
+                text: {name: frequency_curve(evaluation) for name, evaluation in evaluations.items()}
+                for text, evaluations in self.table.evaluations.items()
+            },
+        }
+
+    def to_json(self) -> str:
+        """All facts as one JSON object."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=1) + "\n"
+
+    def to_markdown(self) -> str:
+        """The facts as GitHub-flavoured Markdown; long lists by their first lines."""
+        from hf_scaffold.report_markdown import markdown_of
+
+        return markdown_of(self)
+
+    def to_html(self) -> str:
+        """The facts as one page that needs no other file.
+
+        Raises:
+            ConfigurationError: jinja2 is not installed.
+        """
+        from hf_scaffold.report_html import html_of
+
+        return html_of(self)
+
+    def save(self, *paths: str | os.PathLike[str]) -> None:
+        """Write files, each in the form of its suffix: .html, .md or .json.
+
+        Raises:
+            ConfigurationError: another suffix, or jinja2 is not installed.
+            OSError: a file can't be written.
+        """
+        check_forms(paths)
+        contents = {Path(path): FORMS[Path(path).suffix](self).encode() for path in paths}
+        for path, content in contents.items():
+            write_files(path.parent, {path.name: content})
+
+
+FORMS: dict[str, Callable[[Report], str]] = {
+    ".html": Report.to_html,
+    ".md": Report.to_markdown,
+    ".json": Report.to_json,
+}
+
+
+def check_forms(paths: Iterable[str | os.PathLike[str]]) -> None:
+    """Refuse what `Report.save` could not write, for its suffix or for want of a package.
+
+    Raises:
+        ConfigurationError: the message names the path.
+    """
+    for path in map(Path, paths):
+        if path.suffix not in FORMS:
+            raise ConfigurationError(f"{path}: a report's name ends in {', '.join(FORMS)}")
+        if path.suffix == ".html":
+            import_extra("jinja2", "report")
+
+
+# ---- gathering them
+
+
+def make_report(
+    source: Source,
+    vocab_size: int = DEFAULT_VOCAB_SIZE,
+    *,
+    held_out: Source | None = None,
+    baselines: Sequence[str] = DEFAULT_BASELINES,
+    compare_with: Mapping[str, Any] | Sequence[str] = (),
+    special_tokens: Sequence[str] = (),
+    pretokenizer: str | None = None,
+    passage: str | None = None,
+    field: str = "text",
+    num_workers: int | None = None,
+    on_step: Step | None = None,
+) -> Report:
+    """Train Scaffold-BPE and what to compare it with on a text, and tell them apart.
+
+    The same text gives the same report, except what it says of WordPiece and Unigram: the trainers of
+    `tokenizers` decide ties by the order of a hash table.
+
+    Args:
+        source, field, num_workers: As for `count`.
+        vocab_size, special_tokens: As for `train`; for all that is trained here.
+        held_out: Text that nothing is trained on, to be measured apart.
+        baselines: Of `BASELINES`; plain BPE is always among them.
+        compare_with: Existing tokenizers: name to what `evaluate` takes, or to a path or a name on the Hub;
+            or these alone, which then are their own names.
+        pretokenizer: A preset for an alphabet of bytes.
+        passage: A text to show as both BPEs encode it. None: where they differ most at the start of the
+            held-out text, or of the training text if there is none.
+        on_step: Called with what comes next, in words.
+    Returns:
+        Report: `save("report.html")`, or .md or .json.
+    Raises:
+        ConfigurationError: an unknown baseline, a package that is not installed, or two tokenizers of one
+            name; before anything is counted.
+        CorpusError: a text can't be read, or is empty.
+        VocabSizeError: vocab_size is below what an alphabet of bytes needs.
+    Cost: for 59 MB of novels and 32,000 tokens, see `docs/report.md`; mostly Unigram's training.
+    Example:
+        >>> report = make_report(["hug hugs pug pugs on on on"], 264, baselines=["bpe"], passage="hugs")
+        >>> report.tokenizers, [fact.token for fact in report.scaffolds], report.passage.n_tokens
+        (('Scaffold-BPE', 'BPE'), ['ug'], (2, 2))
+    """
+    step = on_step or (lambda name: None)
+    kinds = _checked_kinds(baselines)
+    others = _loaded(compare_with, taken=[SCAFFOLD, PLAIN, *map(BASELINE_NAMES.__getitem__, kinds)])
+    texts = {TRAIN: EvaluationText(source, field=field)}
+    if held_out is not None:
+        texts[HELD_OUT] = EvaluationText(held_out, field=field)
+    for name, text in texts.items():
+        if next(text.documents(), None) is None:
+            raise CorpusError(f"the {name} text is empty")
+
+    step("Counting")
+    counts = count(texts[TRAIN].source, pretokenizer=pretokenizer, field=field, num_workers=num_workers)
+    texts[TRAIN] = EvaluationText(texts[TRAIN].source, field=field, counts=counts)
+    step(f"Training {SCAFFOLD}")
+    scaffold = train(counts, vocab_size, special_tokens=special_tokens)
+    step(f"Training {PLAIN}")
+    plain = train(counts, vocab_size, special_tokens=special_tokens, scaffold=False)
+    tokenizers: dict[str, Any] = {SCAFFOLD: scaffold, PLAIN: plain}
+    for kind in kinds:
+        step(f"Training {BASELINE_NAMES[kind]}")
+        trained = train_baseline(kind, counts, vocab_size, special_tokens=special_tokens)
+        tokenizers[BASELINE_NAMES[kind]] = trained
+    step("Encoding with all of them")
+    table = compare_tokenizers({**tokenizers, **others}, *texts.values())
+
+    step("Looking at scaffold tokens")
+    origin = [*texts][-1] if passage is None else GIVEN
+    if passage is None:
+        passage = choose_passage(texts[origin].documents(), plain, scaffold)
+    scaffolds = _scaffold_facts(scaffold, counts)
+    return Report(
+        settings={
+            "vocab_size": vocab_size,
+            "special_tokens": list(special_tokens),
+            "pretokenizer": scaffold.pretokenizer.preset or scaffold.pretokenizer.to_json(),
+        },
+        texts=tuple(
+            _text_facts(name, text, differing_share(plain, scaffold, text.counts(counts.pretokenizer)))
+            for name, text in texts.items()
+        ),
+        table=table,
+        expanded_vocab_size=len(scaffold.vocab),
+        stop_reason=scaffold.stop_reason,
+        changes={
+            name: compare(evaluations[PLAIN], evaluations[SCAFFOLD])
+            for name, evaluations in table.evaluations.items()
+        },
+        scaffolds=scaffolds,
+        standalone=_standalone(scaffold, counts, scaffolds, table.evaluations[TRAIN][SCAFFOLD]),
+        passage=split_passage(passage, origin, plain, scaffold),
+    )
+
+
+def _checked_kinds(baselines: Sequence[str]) -> list[str]:
+    """The baselines to train besides plain BPE, each once and in the order of `BASELINES`."""
+    for kind in baselines:
+        if kind not in BASELINES:
+            raise ConfigurationError(f"there is no baseline {kind!r}; there are {', '.join(BASELINES)}")
+        if kind.startswith("sentencepiece"):
+            import_extra("sentencepiece", "baselines")
+    return [kind for kind in BASELINES if kind in baselines and kind != "bpe"]
+
+
+def _loaded(compare_with: Mapping[str, Any] | Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
+    """The existing tokenizers by name."""
+    if not isinstance(compare_with, Mapping):
+        compare_with = {os.fspath(name): name for name in compare_with}
+    for name in compare_with:
+        if name in taken:
+            raise ConfigurationError(
+                f"two tokenizers are called {name!r}; give the existing one another name"
+            )
+    return {
+        name: load_any_tokenizer(tokenizer) if isinstance(tokenizer, str | os.PathLike) else tokenizer
+        for name, tokenizer in compare_with.items()
+    }
+
+
+def _text_facts(name: str, text: EvaluationText, differing: float) -> ReportText:
+    return ReportText(name, tuple(source_names(text.source)), text.n_bytes, text.n_words, differing)
+
+
+def _scaffold_facts(bpe: ScaffoldBPE, counts: PreTokenCounts) -> tuple[ScaffoldFacts, ...]:
+    tokens = bpe.scaffold_tokens
+    parts = dict(zip(reversed(bpe.merged_tokens), reversed(bpe.merges), strict=True))  # by the first rule
+    rows = zip(standalone_share(bpe, counts, tokens), scaffold_uses(bpe, tokens), strict=True)
+    facts = [
+        ScaffoldFacts(row.token, parts[row.token], use.demolished, row.alone, row.occurrences, use.builds)
+        for row, use in rows
+    ]
+    return tuple(sorted(facts, key=lambda fact: -fact.occurrences))
+
+
+def _standalone(
+    bpe: ScaffoldBPE, counts: PreTokenCounts, scaffolds: Sequence[ScaffoldFacts], evaluation: Evaluation
+) -> dict[str, tuple[Standalone, ...]]:
+    """Scaffold tokens whose bytes occur most, and the most frequent normal tokens that begin no word."""
+    by_frequency = sorted(bpe.merged_tokens, key=lambda token: -evaluation.frequency(token))
+    normal = [token for token in by_frequency if token not in bpe.demolish_map and _is_inside(token)]
+    rare = [fact.token for fact in scaffolds if _is_inside(fact.token)]
+    return {
+        kind: tuple(standalone_share(bpe, counts, tokens[:FIGURE_TOKENS]))
+        for kind, tokens in (("scaffold tokens", rare), ("normal tokens", normal))
+    }
+
+
+def _is_inside(token: str) -> bool:
+    """Whether a token is three letters or more, without the space that begins a word: such as "ing"."""
+    try:
+        text = symbols_to_bytes(token).decode()
+    except UnicodeDecodeError:  # part of a character
+        return False
+    return len(text) >= SHORTEST_SHOWN and text.isalpha()

@@ -1,0 +1,47 @@
+"""A report as one HTML page: no other file, no network, readable without JavaScript and on paper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hf_scaffold import __version__, report_words
+from hf_scaffold.corpus import import_extra
+from hf_scaffold.figures import figure_frequencies, figure_gain, figure_standalone
+from hf_scaffold.inspection import readable
+from hf_scaffold.svg import Figure
+
+if TYPE_CHECKING:
+    from hf_scaffold.report import Report
+
+__all__ = ["html_of"]
+
+
+def html_of(report: Report) -> str:
+    """The page. Every text in it, of the corpus or of names, is escaped by the template engine."""
+    jinja2 = import_extra("jinja2", "report")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("hf_scaffold", "data"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["token"] = readable
+    environment.filters["percent"] = report_words.percent
+    environment.filters["running"] = report_words.running_text
+    page: str = environment.get_template("report.html.jinja").render(
+        report=report, words=report_words, figures=_figures(report), version=__version__
+    )
+    return page
+
+
+def _figures(report: Report) -> dict[str, Figure]:
+    last = report.texts[-1].name
+    return {
+        "standalone": figure_standalone(report.standalone),
+        "frequencies": figure_frequencies(report.table.evaluations[last].values()),
+        "gain": figure_gain(
+            {report_words.TEXT_NAMES[text]: change for text, change in report.changes.items()}
+        ),
+    }

@@ -1,0 +1,155 @@
+"""A report as GitHub-flavoured Markdown, to paste where a page can't go; long lists by their first lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from hf_scaffold import report_words
+from hf_scaffold.figures import figure_standalone
+from hf_scaffold.inspection import readable
+from hf_scaffold.tables import TRAIN
+
+if TYPE_CHECKING:
+    from hf_scaffold.report import Report
+
+__all__ = ["markdown_of"]
+
+ROWS = 50  # of a long table
+
+
+def markdown_of(report: Report) -> str:
+    """The report, section by section as the page has it."""
+    sections = (_head, _metrics, _frequencies, _passage, _gained, _scaffolds)
+    return "\n".join(line for section in sections for line in section(report))
+
+
+def _head(report: Report) -> Iterator[str]:
+    yield f"# {report_words.TITLE}\n"
+    for text in report.texts:
+        yield f"- {report_words.TEXT_NAMES[text.name]}: {_plain(report_words.size_of(text))}"
+    settings = report.settings
+    yield f"- Vocabulary: {settings['vocab_size']:,} tokens, pre-tokenizer {_plain(settings['pretokenizer'])}"
+    if settings["special_tokens"]:
+        yield f"- Special tokens: {_tokens(settings['special_tokens'])}"
+    if report.stop_reason:
+        yield f"- Stopped early: {_plain(report.stop_reason)}"
+    yield ""
+    for value, label in report_words.headline(report):
+        yield f"- **{value}** {_plain(label)}"
+    yield ""
+
+
+def _metrics(report: Report) -> Iterator[str]:
+    yield "## Tokenizers by metric\n"
+    yield "★ marks the best.\n"
+    for text, metrics in report_words.metric_texts(report):
+        yield f"### {report_words.TEXT_NAMES[text]}\n"
+        yield from _table(["Metric", *map(_plain, report.tokenizers)], _metric_rows(report, text, metrics))
+
+
+def _metric_rows(report: Report, text: str, metrics: Iterable[str]) -> Iterator[list[str]]:
+    for metric in metrics:
+        row = report.table.row(metric, text)
+        direction = report_words.DIRECTIONS[row.higher_is_better]
+        values = [
+            f"**{row.shown(name)}** ★" if name in row.best else row.shown(name) for name in report.tokenizers
+        ]
+        yield [row.label + (f" ({direction})" if direction else ""), *values]
+
+
+def _frequencies(report: Report) -> Iterator[str]:
+    yield "## Frequencies\n"
+    rows = (
+        [
+            report_words.TEXT_NAMES[text],
+            f"{len(change.left):,}",
+            f"{change.mean_left:,.1f}",
+            f"{len(change.came):,}",
+            f"{change.mean_came:,.1f}",
+            "–" if change.gain is None else report_words.percent(change.gain, sign=True),  # noqa: RUF001
+        ]
+        for text, change in report.changes.items()
+    )
+    yield from _table(["", "left", "mean frequency", "came in", "mean frequency", "gain"], rows)
+    yield f"{figure_standalone(report.standalone).title}:\n"
+    shares = (
+        [kind, _code(row.token), report_words.percent(row.share), f"{row.occurrences:,}"]
+        for kind, rows in report.standalone.items()
+        for row in rows
+    )
+    yield from _table(["", "token", "alone", "occurrences"], shares)
+
+
+def _passage(report: Report) -> Iterator[str]:
+    yield "## A passage, token by token\n"
+    yield report_words.passage_note(report.passage) + "\n"
+    plain, scaffold = report.passage.n_tokens
+    pieces = ((_tokens(p.plain), _tokens(p.scaffold)) for p in report.passage.pieces if p.differs)
+    yield from _table([f"BPE: {plain:,} tokens", f"Scaffold-BPE: {scaffold:,} tokens"], pieces)
+
+
+def _gained(report: Report) -> Iterator[str]:
+    change = report.changes[TRAIN]
+    yield "## Tokens gained\n"
+    yield f"Occurrences in the training text. {report_words.SPELLING}\n"
+    for title, tokens, frequencies in (
+        ("Came in", change.came, change.came_frequencies),
+        ("Left", change.left, change.left_frequencies),
+    ):
+        shown = (f"{_code(t)} {n:,}" for t, n in zip(tokens[:ROWS], frequencies.tolist(), strict=False))
+        yield f"{title}{_limited(tokens)}: {', '.join(shown)}\n"
+
+
+def _scaffolds(report: Report) -> Iterator[str]:
+    yield "## Scaffold tokens\n"
+    rows = (
+        [
+            _code(fact.token),
+            _tokens(fact.parts),
+            _tokens(fact.demolished),
+            f"{fact.occurrences:,}",
+            f"{fact.alone:,}",
+            _tokens(fact.builds),
+        ]
+        for fact in report.scaffolds[:ROWS]
+    )
+    yield f"Of the training text{_limited(report.scaffolds)}.\n"
+    yield from _table(["Scaffold token", "Merged from", "Stands as", "Occurs", "By itself", "Builds"], rows)
+
+
+# ---- Markdown
+
+
+def _limited(rows: Sequence[object]) -> str:
+    return f", the first {ROWS} of {len(rows):,}" if len(rows) > ROWS else ""
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    for cells in (header, ["---"] * len(header), *rows):
+        escaped = (cell.replace("|", "\\|") for cell in cells)
+        yield f"| {' | '.join(escaped)} |"
+    yield ""
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown and HTML take for nothing else."""
+    return re.sub(r"([\\`*_{}\[\]<>#&~])", r"\\\1", text)
+
+
+def _code(token: str) -> str:
+    """A token as a code span.
+
+    Example:
+        >>> _code("zona"), _code("`")
+        ('`zona`', '`` ` ``')
+    """
+    text = readable(token)
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    padding = " " if "`" in (text[:1], text[-1:]) else ""
+    return f"{fence}{padding}{text}{padding}{fence}"
+
+
+def _tokens(tokens: Iterable[str]) -> str:
+    return " ".join(map(_code, tokens))

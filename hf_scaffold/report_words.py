@@ -1,0 +1,112 @@
+"""What the page and the Markdown say alike: headline facts, captions, and what the metrics mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hf_scaffold.byte_level import symbols_to_bytes
+from hf_scaffold.inspection import readable
+from hf_scaffold.passages import Passage
+from hf_scaffold.tables import HELD_OUT, TRAIN
+
+if TYPE_CHECKING:
+    from hf_scaffold.report import Report, ReportText
+
+__all__ = [
+    "MEANINGS",
+    "SPELLING",
+    "headline",
+    "metric_texts",
+    "passage_note",
+    "percent",
+    "running_text",
+    "size_of",
+]
+
+TITLE = "What Scaffold-BPE does to a vocabulary"
+SPELLING = "Ġ stands for the space before a word."
+TEXT_NAMES = {TRAIN: "Training text", HELD_OUT: "Held-out text"}
+DIRECTIONS = {True: "higher is better", False: "lower is better", None: ""}
+
+# By the part of a metric's name before its colon.
+MEANINGS = {
+    "vocab_size": "Tokens with an id. Tokenizers of different sizes are hard to compare: a larger vocabulary "
+    "alone gives more bytes per token.",
+    "bytes_per_token": "Mean bytes of text that a token stands for, the paper's compression rate.",
+    "n_tokens": "Tokens of the whole text.",
+    "tokens_per_word": "Fertility. A word is what white space separates.",
+    "entropy": "−Σ p log₂ p over the shares p of the tokens. More: tokens are used more evenly.",  # noqa: RUF001
+    "redundancy": "1 − entropy / log₂ of the vocabulary's size.",  # noqa: RUF001
+    "renyi_efficiency": "Rényi entropy as a share of log₂ of the vocabulary's size (Zouhar et al. 2023).",
+    "vocab_used": "Tokens that occur at all.",
+    "frequency_percentile": "What the most frequent tokens, this share of the vocabulary, reach or pass.",
+    "share_under": "Share of the vocabulary that occurs fewer times than this.",
+}
+
+
+def percent(share: float, digits: int = 1, sign: bool = False) -> str:
+    """A share as percent.
+
+    Example:
+        >>> percent(0.0523), percent(0.5, 0, sign=True)
+        ('5.2 %', '+50 %')
+    """
+    return f"{100 * share:{'+' if sign else ''}.{digits}f} %"
+
+
+def headline(report: Report) -> Iterator[tuple[str, str]]:
+    """The main facts: a value, and what it is."""
+    measured = report.texts[-1]
+    yield (
+        f"{len(report.scaffolds):,}",
+        f"scaffold tokens, {percent(report.scaffold_share)} of the {report.expanded_vocab_size:,} made: they "
+        "build others and have no id",
+    )
+    change = report.changes[TRAIN]
+    if change.gain is not None:
+        yield (
+            percent(change.gain, sign=True),
+            f"more often: {len(change.came):,} tokens came in, {change.mean_came:,.1f} occurrences each on "
+            f"average; those that left had {change.mean_left:,.1f}",
+        )
+    where = f"the {measured.name} text"
+    yield (
+        percent(report.bytes_per_token_gain(measured.name), 2, sign=True),
+        f"bytes per token on {where}, against plain BPE of the same size",
+    )
+    yield percent(measured.differing), f"of the pre-tokens of {where} are encoded differently"
+
+
+def size_of(text: ReportText) -> str:
+    """A text and its size, in words."""
+    return f"{', '.join(text.sources) or 'texts in memory'}: {text.n_bytes:,} bytes, {text.n_words:,} words"
+
+
+def metric_texts(report: Report) -> Iterator[tuple[str, list[str]]]:
+    """The texts in the table: name and the metrics that are measured on each."""
+    for text in report.table.evaluations:
+        yield text, [row.metric for row in report.table.rows if row.text == text]
+
+
+def passage_note(passage: Passage) -> str:
+    """Where the passage is from, and how many pre-tokens differ."""
+    differing = f"{passage.n_differing:,} of {len(passage.pieces):,} pre-tokens differ"
+    if passage.origin in TEXT_NAMES:
+        return f"{differing}. Of the start of the {passage.origin} text, they differ most in this passage."
+    return f"{differing}."
+
+
+def running_text(token: str) -> str:
+    """A token as it stands in text, with a sign for each line end; part of a character as `readable` has it.
+
+    Example:
+        >>> running_text("ĠnaÃ¯ve"), running_text("Ċ"), running_text("Ã")
+        (' naïve', '⏎\\n', 'Ã')
+    """
+    try:
+        text = symbols_to_bytes(token).decode()
+    except (KeyError, UnicodeDecodeError):
+        return readable(token)
+    shown = "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+    return shown.replace("\n", "⏎\n")
