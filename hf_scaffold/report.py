@@ -99,7 +99,7 @@ class Report:
         stop_reason: Why training ended before vocab_size; None if it didn't.
         changes: Text to what left the vocabulary and what came in, with frequencies in that text.
         scaffolds: All scaffold tokens; those whose bytes occur most in the training text come first.
-        standalone: Scaffold and normal tokens that occur often, for Figure 1.
+        standalone: Normal and scaffold tokens that occur often, for Figure 1.
         passage: A passage as both BPEs encode it.
     """
 
@@ -345,13 +345,13 @@ def _scaffold_facts(bpe: ScaffoldBPE, counts: PreTokenCounts) -> tuple[ScaffoldF
 def _standalone(
     bpe: ScaffoldBPE, counts: PreTokenCounts, scaffolds: Sequence[ScaffoldFacts], evaluation: Evaluation
 ) -> dict[str, tuple[Standalone, ...]]:
-    """Scaffold tokens whose bytes occur most, and the most frequent normal tokens that begin no word."""
+    """The most frequent normal tokens that begin no word, and such scaffold tokens whose bytes occur most."""
     by_frequency = sorted(bpe.merged_tokens, key=lambda token: -evaluation.frequency(token))
     normal = [token for token in by_frequency if token not in bpe.demolish_map and _is_inside(token)]
     rare = [fact.token for fact in scaffolds if _is_inside(fact.token)]
     return {
         kind: tuple(standalone_share(bpe, counts, tokens[:FIGURE_TOKENS]))
-        for kind, tokens in (("scaffold tokens", rare), ("normal tokens", normal))
+        for kind, tokens in (("normal tokens", normal), ("scaffold tokens", rare))
     }
 
 

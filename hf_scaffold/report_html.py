@@ -9,6 +9,7 @@ from hf_scaffold.corpus import import_extra
 from hf_scaffold.figures import figure_frequencies, figure_gain, figure_standalone
 from hf_scaffold.inspection import readable
 from hf_scaffold.svg import Figure
+from hf_scaffold.tables import TRAIN
 
 if TYPE_CHECKING:
     from hf_scaffold.report import Report
@@ -37,10 +38,9 @@ def html_of(report: Report) -> str:
 
 
 def _figures(report: Report) -> dict[str, Figure]:
-    last = report.texts[-1].name
     return {
         "standalone": figure_standalone(report.standalone),
-        "frequencies": figure_frequencies(report.table.evaluations[last].values()),
+        "frequencies": figure_frequencies(report.table.evaluations[TRAIN].values()),
         "gain": figure_gain(
             {report_words.TEXT_NAMES[text]: change for text, change in report.changes.items()}
         ),

@@ -67,8 +67,8 @@ def headline(report: Report) -> Iterator[tuple[str, str]]:
     if change.gain is not None:
         yield (
             percent(change.gain, sign=True),
-            f"more often: {len(change.came):,} tokens came in, {change.mean_came:,.1f} occurrences each on "
-            f"average; those that left had {change.mean_left:,.1f}",
+            f"frequency: the {len(change.came):,} tokens that came in occur {change.mean_came:,.1f} times on "
+            f"average, the {len(change.left):,} that left {change.mean_left:,.1f} times",
         )
     where = f"the {measured.name} text"
     yield (
@@ -91,10 +91,9 @@ def metric_texts(report: Report) -> Iterator[tuple[str, list[str]]]:
 
 def passage_note(passage: Passage) -> str:
     """Where the passage is from, and how many pre-tokens differ."""
-    differing = f"{passage.n_differing:,} of {len(passage.pieces):,} pre-tokens differ"
-    if passage.origin in TEXT_NAMES:
-        return f"{differing}. Of the start of the {passage.origin} text, they differ most in this passage."
-    return f"{differing}."
+    chosen = passage.origin in TEXT_NAMES
+    place = f"Near its start, the {passage.origin} text differs most here: " if chosen else ""
+    return f"{place}{passage.n_differing:,} of {len(passage.pieces):,} pre-tokens are encoded differently."
 
 
 def running_text(token: str) -> str:
