@@ -29,7 +29,7 @@ from hf_scaffold.trainer import train
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-__all__ = ["BASELINES", "load_any_tokenizer", "train_baseline"]
+__all__ = ["BASELINES", "load_any_tokenizer", "require_vocab_size", "train_baseline"]
 
 # Not "##": no text in the byte-level alphabet spells this, so every token has one reading.
 CONTINUING_PREFIX = "…"
@@ -91,6 +91,7 @@ def train_baseline(
         raise ConfigurationError(f"there is no baseline {kind!r}; there are {', '.join(BASELINES)}")
     if counts.pretokenizer.alphabet != "bytes":
         raise ConfigurationError("baselines are trained on bytes; count the corpus with alphabet='bytes'")
+    require_vocab_size([kind], vocab_size, len(special_tokens))
     if kind == SENTENCEPIECE_UNIGRAM:
         if text is None:
             raise ConfigurationError(
@@ -107,6 +108,20 @@ def train_baseline(
     return PreTrainedTokenizerFast(**settings)  # type: ignore[no-untyped-call]  # stock has no annotations there
 
 
+def require_vocab_size(kinds: Sequence[str], vocab_size: int, n_special_tokens: int) -> None:
+    """Refuse, before work begins, a size at which one of these baselines can't be trained.
+
+    Raises:
+        VocabSizeError: the message gives the smallest size.
+    """
+    smallest = n_special_tokens + max(_SMALLEST[kind] for kind in kinds)
+    if vocab_size < smallest:
+        raise VocabSizeError(
+            f"vocab_size is {vocab_size}, but special tokens and alphabet need {smallest}; raise vocab_size",
+            smallest,
+        )
+
+
 def _train_bpe(counts: PreTokenCounts, vocab_size: int, special_tokens: list[str]) -> Tokenizer:
     bpe = train(counts, vocab_size, special_tokens=special_tokens, scaffold=False)
     return _on_bytes(Tokenizer(bpe.raw_model()), counts, decoders.ByteLevel())
@@ -115,7 +130,6 @@ def _train_bpe(counts: PreTokenCounts, vocab_size: int, special_tokens: list[str
 def _train_wordpiece(counts: PreTokenCounts, vocab_size: int, special_tokens: list[str]) -> Tokenizer:
     # The trainer knows only the continuing symbols that occur; without the others, other texts have unknowns.
     missing = [CONTINUING_PREFIX + s for s in _ALPHABET if s not in _continuing_symbols(counts)]
-    _require(vocab_size, 1 + len(special_tokens) + 2 * len(_ALPHABET))
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size - len(missing),
         special_tokens=[UNKNOWN, *special_tokens],
@@ -144,7 +158,6 @@ def _continuing_symbols(counts: PreTokenCounts) -> set[str]:
 
 
 def _train_unigram(counts: PreTokenCounts, vocab_size: int, special_tokens: list[str]) -> Tokenizer:
-    _require(vocab_size, len(special_tokens) + len(_ALPHABET))
     trainer = trainers.UnigramTrainer(
         vocab_size=vocab_size,
         special_tokens=special_tokens,
@@ -152,14 +165,6 @@ def _train_unigram(counts: PreTokenCounts, vocab_size: int, special_tokens: list
         show_progress=False,
     )
     return _on_bytes(_trained(models.Unigram(), trainer, counts), counts, decoders.ByteLevel())
-
-
-def _require(vocab_size: int, smallest: int) -> None:
-    if vocab_size < smallest:
-        raise VocabSizeError(
-            f"vocab_size is {vocab_size}, but special tokens and alphabet need {smallest}; raise vocab_size",
-            smallest,
-        )
 
 
 def _trained(model: Any, trainer: Any, counts: PreTokenCounts) -> Tokenizer:
@@ -210,7 +215,6 @@ def _train_sentencepiece(
     special_tokens: list[str],
 ) -> Tokenizer:
     sentencepiece = import_extra("sentencepiece", "baselines")
-    _require(vocab_size, 1 + len(special_tokens) + 256)
     with tempfile.TemporaryDirectory(prefix="hf-scaffold-") as folder:
         given: dict[str, Any]
         if text is None:
@@ -299,6 +303,15 @@ _TRAINERS: dict[str, _Trainer] = {
     "sentencepiece-bpe": _train_sentencepiece_bpe,
 }
 BASELINES: tuple[str, ...] = (*_TRAINERS, SENTENCEPIECE_UNIGRAM)
+
+# Tokens besides special tokens: the bytes, in WordPiece also inside words; and "<unk>".
+_SMALLEST = {
+    "bpe": 256,
+    "wordpiece": 1 + 2 * 256,
+    "unigram": 256,
+    "sentencepiece-bpe": 1 + 256,
+    "sentencepiece-unigram": 1 + 256,
+}
 
 
 # ---- anyone's

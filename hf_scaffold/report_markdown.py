@@ -47,6 +47,8 @@ def _metrics(report: Report) -> Iterator[str]:
     for text, metrics in report_words.metric_texts(report):
         yield f"### {report_words.TEXT_NAMES[text]}\n"
         yield from _table(["Metric", *map(_plain, report.tokenizers)], _metric_rows(report, text, metrics))
+    yield from (f"- {label}: {_plain(meaning)}" for label, meaning in report_words.meanings(report))
+    yield ""
 
 
 def _metric_rows(report: Report, text: str, metrics: Iterable[str]) -> Iterator[list[str]]:

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from hf_scaffold.report import Report, ReportText
 
 __all__ = [
-    "MEANINGS",
+    "DIRECTIONS",
     "SPELLING",
+    "TEXT_NAMES",
+    "TITLE",
     "headline",
+    "meanings",
     "metric_texts",
     "passage_note",
     "percent",
@@ -29,7 +32,7 @@ SPELLING = "Ġ stands for the space before a word."
 TEXT_NAMES = {TRAIN: "Training text", HELD_OUT: "Held-out text"}
 DIRECTIONS = {True: "higher is better", False: "lower is better", None: ""}
 
-# By the part of a metric's name before its colon.
+# By the part of a metric's name before its colon; {at} is the part behind it.
 MEANINGS = {
     "vocab_size": "Tokens with an id. Tokenizers of different sizes are hard to compare: a larger vocabulary "
     "alone gives more bytes per token.",
@@ -40,8 +43,8 @@ MEANINGS = {
     "redundancy": "1 − entropy / log₂ of the vocabulary's size.",  # noqa: RUF001
     "renyi_efficiency": "Rényi entropy as a share of log₂ of the vocabulary's size (Zouhar et al. 2023).",
     "vocab_used": "Tokens that occur at all.",
-    "frequency_percentile": "What the most frequent tokens, this share of the vocabulary, reach or pass.",
-    "share_under": "Share of the vocabulary that occurs fewer times than this.",
+    "frequency_percentile": "The most frequent {at} % of the vocabulary occur at least this often.",
+    "share_under": "Share of the vocabulary that occurs fewer times than {at}.",
 }
 
 
@@ -87,6 +90,14 @@ def metric_texts(report: Report) -> Iterator[tuple[str, list[str]]]:
     """The texts in the table: name and the metrics that are measured on each."""
     for text in report.table.evaluations:
         yield text, [row.metric for row in report.table.rows if row.text == text]
+
+
+def meanings(report: Report) -> Iterator[tuple[str, str]]:
+    """The metrics of the table: label and what it means."""
+    for row in report.table.rows:
+        if row.text == TRAIN:
+            name, _, at = row.metric.partition(":")
+            yield row.label, MEANINGS[name].format(at=at)
 
 
 def passage_note(passage: Passage) -> str:

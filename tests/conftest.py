@@ -1,11 +1,16 @@
 import signal
 from importlib.resources import files
 from importlib.util import find_spec
+from shutil import which
 
 import pytest
 
 MISSING = [name for name in ("torch", "accelerate") if find_spec(name) is None]
-collect_ignore = ["models"] if MISSING else []
+BROWSER = next(filter(None, map(which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+collect_ignore = [
+    *(["models"] if MISSING else []),
+    *(["test_report_in_browser.py"] if BROWSER is None else []),
+]
 
 # A shell's background jobs ignore Ctrl-C, and so would the programs that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -15,6 +20,16 @@ def pytest_terminal_summary(terminalreporter):
     if MISSING:
         missing = " and ".join(MISSING)
         terminalreporter.write_line(f"tests/models left out: no {missing} (make test-all installs it)")
+    if BROWSER is None:
+        terminalreporter.write_line(
+            "tests/test_report_in_browser.py left out: no Chromium (your system's package)"
+        )
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """The path of a Chromium; tests that ask for it are left out where there is none."""
+    return BROWSER
 
 
 @pytest.fixture(scope="session")

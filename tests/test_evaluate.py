@@ -128,6 +128,13 @@ def test_occurrences_overlap_and_stay_inside_pretokens():
     assert hs.standalone_share(bpe, counts, ["aa"]) == [hs.Standalone("aa", 7, 14)]
 
 
+def test_a_text_may_be_shorter_than_a_token():
+    bpe = hs.train(hs.PreTokenCounts.from_mapping({"banana": 7}), 261, scaffold=False)
+    assert "banana" in bpe.vocab
+    short = hs.PreTokenCounts.from_mapping({"ba": 2})
+    assert hs.standalone_share(bpe, short, ["banana"]) == [hs.Standalone("banana", 0, 0)]
+
+
 def test_occurrences_heed_affixes():
     # As `l ##o ##w`: "low" begins with lo; "slow" has ##lo inside; "lolo" has both.
     counts = hs.PreTokenCounts.from_mapping({"low": 4, "slow": 3, "lolo": 2}, alphabet="chars")

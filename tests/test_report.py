@@ -1,0 +1,529 @@
+"""The report: its forms agree, hold what was measured, and let nothing of the corpus act in a page."""
+
+import json
+import re
+import sys
+from html.parser import HTMLParser
+
+import pytest
+
+import hf_scaffold as hs
+from hf_scaffold.byte_level import symbols_to_bytes
+from hf_scaffold.cli import main
+from hf_scaffold.inspection import readable
+from hf_scaffold.passages import choose_passage, differing_share, split_passage
+
+VOID = {"meta", "input", "br", "hr", "img", "link"}
+
+
+class Page(HTMLParser):
+    """The elements of a page as (tag, attributes, texts of their own and inside), in order of their start."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.elements, self.open = [], []
+        self.feed(text)
+        self.close()
+        assert not self.open, "elements were left open"
+
+    def handle_starttag(self, tag, attributes):
+        element = {"tag": tag, "text": "", "inside": [e["tag"] for e in self.open], **dict(attributes)}
+        element["parents"] = [*self.open]
+        self.elements.append(element)
+        if tag not in VOID:
+            self.open.append(element)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()["tag"] == tag
+
+    def handle_data(self, data):
+        for element in self.open:
+            element["text"] += data
+
+    def find(self, tag, inside=None):
+        """Elements of a tag; of those in the element with an id, if one is given."""
+        return [
+            element
+            for element in self.elements
+            if element["tag"] == tag
+            and (inside is None or any(parent.get("id") == inside for parent in element["parents"]))
+        ]
+
+    def rows(self, inside):
+        """The rows of a table: the texts of their cells."""
+        rows = {}
+        for cell in self.elements:
+            if cell["tag"] in ("td", "th") and any(p.get("id") == inside for p in cell["parents"]):
+                rows.setdefault(id(cell["parents"][-1]), []).append(" ".join(cell["text"].split()))
+        return list(rows.values())
+
+
+def markdown_tables(text):
+    """The rows of each table, without the line under its header."""
+    tables = re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
+    return [
+        [
+            [c.strip() for c in re.split(r"(?<!\\)\|", line)[1:-1]]
+            for line in table.splitlines()
+            if "---" not in line
+        ]
+        for table in tables
+    ]
+
+
+def shown(row, name):
+    """A value of a JSON row as people read it."""
+    value = row["values"][name]
+    if row["metric"].startswith("share_"):
+        return f"{100 * value:.2f} %"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+
+
+@pytest.fixture(scope="module")
+def texts(english_text):
+    return english_text[:150_000], english_text[-15_000:]
+
+
+@pytest.fixture(scope="module")
+def report(texts):
+    train, held_out = texts
+    return hs.make_report(
+        [train], 1200, held_out=[held_out], baselines=["bpe", "wordpiece"], special_tokens=["<|endoftext|>"]
+    )
+
+
+@pytest.fixture(scope="module")
+def page(report):
+    return Page(report.to_html())
+
+
+@pytest.fixture(scope="module")
+def facts(report):
+    return json.loads(report.to_json())
+
+
+@pytest.fixture(scope="module")
+def tables(report):
+    return markdown_tables(report.to_markdown())
+
+
+# ---- what is in it
+
+
+def test_it_measures_what_was_trained(report, texts):
+    train, held_out = texts
+    counts = hs.count([train])
+    bpe = hs.train(counts, 1200, special_tokens=["<|endoftext|>"])
+    plain = hs.train(counts, 1200, special_tokens=["<|endoftext|>"], scaffold=False)
+    before, after = (hs.evaluate(tokenizer, [train]) for tokenizer in (plain, bpe))
+    assert report.tokenizers == ("Scaffold-BPE", "BPE", "WordPiece")
+    assert {fact.token for fact in report.scaffolds} == set(bpe.scaffold_tokens)
+    assert report.changes["train"].gain == hs.compare(before, after).gain
+    row = report.table.row("bytes_per_token", "held-out")
+    assert row.values["Scaffold-BPE"] == hs.evaluate(bpe, [held_out]).bytes_per_token
+    assert report.bytes_per_token_gain("train") == after.bytes_per_token / before.bytes_per_token - 1
+    assert report.scaffold_share == len(bpe.scaffold_tokens) / len(bpe.vocab)
+
+
+def test_it_tells_a_scaffold_token_apart(report, texts):
+    counts = hs.count([texts[0]])
+    bpe = hs.train(counts, 1200, special_tokens=["<|endoftext|>"])
+    alone = {row.token: row for row in hs.standalone_share(bpe, counts, bpe.scaffold_tokens)}
+    assert [fact.occurrences for fact in report.scaffolds] == sorted(
+        (row.occurrences for row in alone.values()), reverse=True
+    )
+    for fact in report.scaffolds:
+        assert "".join(fact.parts) == "".join(fact.demolished) == fact.token
+        assert fact.parts in bpe.merges
+        assert fact.demolished == bpe.demolish(fact.token)
+        assert (fact.alone, fact.occurrences) == (alone[fact.token].alone, alone[fact.token].occurrences)
+        assert all(fact.token in token and token in bpe.tokens for token in fact.builds)
+
+
+def test_texts_are_measured_apart(report, texts):
+    train, held_out = report.texts
+    assert (train.name, held_out.name) == ("train", "held-out")
+    assert [t.n_bytes for t in report.texts] == [len(text.encode()) for text in texts]
+    assert [t.n_words for t in report.texts] == [len(text.split()) for text in texts]
+
+
+def test_without_held_out_text_or_baselines(texts):
+    report = hs.make_report([texts[0]], 500, baselines=[])
+    assert report.tokenizers == ("Scaffold-BPE", "BPE")
+    assert [text.name for text in report.texts] == ["train"]
+    assert report.passage.origin == "train"
+    assert "Held-out" not in report.to_html() + report.to_markdown()
+
+
+def test_where_training_runs_out_and_nothing_is_a_scaffold():
+    with pytest.warns(UserWarning, match="the vocabulary has"):
+        report = hs.make_report(["ab ab cd"], 300, baselines=[])
+    assert report.scaffolds == ()
+    assert report.changes["train"].gain is None
+    assert report.stop_reason in Page(report.to_html()).find("body")[0]["text"]
+    assert json.loads(report.to_json())["stop_reason"] == report.stop_reason
+    assert "Stopped early" in report.to_markdown()
+
+
+def test_existing_tokenizers_are_compared_by_name(texts, tmp_path):
+    other = hs.train_tokenizer([texts[0]], 400)
+    other.save_pretrained(tmp_path)
+    report = hs.make_report([texts[0]], 500, baselines=[], compare_with=[str(tmp_path)])
+    again = hs.make_report([texts[0]], 500, baselines=[], compare_with={"mine": other})
+    assert report.tokenizers[-1] == str(tmp_path)
+    row = report.table.row("n_tokens")
+    assert row.values[str(tmp_path)] == again.table.row("n_tokens").values["mine"]
+    assert row.values[str(tmp_path)] == hs.evaluate(other, [texts[0]]).n_tokens
+
+
+# ---- the forms agree
+
+
+def test_page_and_json_have_one_table(page, facts):
+    names = facts["tokenizers"]
+    cells = [row for row in page.rows("metrics") if len(row) == len(names) + 1]
+    assert cells[0] == ["Metric", *names]
+    for row, shown_row in zip(facts["rows"], cells[1:], strict=True):
+        assert shown_row[0].startswith(row["label"])
+        assert [cell.removeprefix("★ ") for cell in shown_row[1:]] == [shown(row, name) for name in names]
+
+
+def test_markdown_and_json_have_one_table(tables, facts):
+    names = facts["tokenizers"]
+    train, held_out, *_ = tables
+    assert train[0] == held_out[0] == ["Metric", *names]
+    for row, shown_row in zip(facts["rows"], train[1:] + held_out[1:], strict=True):
+        assert shown_row[0].startswith(row["label"])
+        assert [re.sub(r"\*\*|\*\* ★| ★", "", cell) for cell in shown_row[1:]] == [
+            shown(row, name) for name in names
+        ]
+
+
+def test_the_best_are_marked(page, tables, facts):
+    names = facts["tokenizers"]
+    rows = [row for row in page.rows("metrics") if len(row) == len(names) + 1][1:]
+    lines = tables[0][1:] + tables[1][1:]
+    assert any(row["best"] for row in facts["rows"])
+    for row, cells, line in zip(facts["rows"], rows, lines, strict=True):
+        known = [row["values"][name] for name in names]
+        best = max(known) if row["higher_is_better"] else min(known)
+        judged = row["higher_is_better"] is not None and len(set(known)) > 1
+        expected = [name for name in names if judged and row["values"][name] == best]
+        assert row["best"] == expected
+        assert [name for name, cell in zip(names, cells[1:], strict=True) if "★" in cell] == expected
+        assert [name for name, cell in zip(names, line[1:], strict=True) if "★" in cell] == expected
+
+
+def test_page_and_json_have_the_same_scaffold_tokens(page, facts):
+    rows = page.rows("scaffold-rows")
+    assert len(rows) > 20
+    for fact, row in zip(facts["scaffolds"], rows, strict=True):
+        parts, demolished, builds = (
+            " ".join(map(readable, fact[key])) for key in ("parts", "demolished", "builds")
+        )
+        numbers = f"{fact['occurrences']:,}", f"{fact['alone']:,}"
+        assert row == [readable(fact["token"]), parts, demolished, *numbers, builds]
+
+
+def test_markdown_begins_the_same_list_of_scaffold_tokens(tables, facts):
+    header, *rows = tables[-1]
+    assert header[0] == "Scaffold token"
+    for fact, row in zip(facts["scaffolds"], rows, strict=False):
+        assert readable(fact["token"]) in row[0]
+        assert row[3:5] == [f"{fact['occurrences']:,}", f"{fact['alone']:,}"]
+
+
+@pytest.mark.parametrize("which", ["came", "left"])
+def test_page_and_json_have_the_same_tokens_gained(page, report, facts, which):
+    listed = [" ".join(item["text"].split()) for item in page.find("li", inside=which)]
+    expected = [f"{readable(token)} {n:,}" for token, n in facts["changes"]["train"][which].items()]
+    assert listed == expected
+    first = expected[0].rsplit(" ", 1)
+    assert f"`{first[0]}` {first[1]}" in report.to_markdown()
+
+
+def test_headlines_are_the_same_everywhere(page, report, facts):
+    change = facts["changes"]["train"]
+    for text in (page.find("header")[0]["text"], report.to_markdown()):
+        assert f"{facts['n_scaffolds']:,}" in text
+        assert f"{100 * facts['scaffold_share']:.1f} %" in text
+        assert f"{100 * change['gain']:+.1f} %" in text
+        assert f"{change['mean_came']:,.1f} times" in text
+        assert f"{change['mean_left']:,.1f} times" in text
+        assert f"{100 * facts['bytes_per_token_gain']['held-out']:+.2f} %" in text
+        assert f"{100 * facts['texts'][1]['differing']:.1f} %" in text
+        assert f"{facts['texts'][0]['n_bytes']:,} bytes" in text
+
+
+def test_figures_show_the_facts(page, facts):
+    frequencies, gain, standalone = page.find("svg")
+    assert list(facts["frequency_curves"]["train"]) == facts["tokenizers"]
+    for name in facts["tokenizers"]:
+        assert name in frequencies["text"]
+    change = facts["changes"]["held-out"]
+    assert f"{change['mean_came']:,.1f} ({100 * change['gain']:+.1f} %)" in gain["text"]
+    for rows in facts["standalone"].values():
+        for row in rows:
+            share = f"{100 * row['alone'] / row['occurrences']:.1f} % of {row['occurrences']:,}"
+            assert f"{readable(row['token'])}{share}" in standalone["text"]
+
+
+def test_json_holds_nothing_that_is_no_json(report):
+    assert json.loads(report.to_json(), parse_constant=pytest.fail) == json.loads(
+        json.dumps(report.to_dict())
+    )
+
+
+# ---- a passage
+
+
+def test_the_passage_is_all_there(report, texts, page):
+    passage = report.passage
+    assert passage.origin == "held-out"
+    assert passage.text in texts[1]
+    for side in ("plain", "scaffold"):
+        tokens = [token for piece in passage.pieces for token in getattr(piece, side)]
+        assert symbols_to_bytes("".join(tokens)).decode() == passage.text
+    plain, scaffold = (p for p in page.find("p", inside="passage") if p.get("class") == "passage")
+    assert plain["text"].replace("⏎\n", "\n") == scaffold["text"].replace("⏎\n", "\n") == passage.text
+
+
+def test_what_differs_is_marked_in_the_passage(report, page):
+    differing = [piece for piece in report.passage.pieces if piece.plain != piece.scaffold]
+    assert len(differing) == report.passage.n_differing > 0
+    marks = [
+        mark for mark in page.find("mark", inside="passage") if mark["parents"][-1].get("class") == "passage"
+    ]
+    assert len(marks) == 2 * len(differing)
+
+
+def test_the_passage_may_be_given(texts):
+    report = hs.make_report([texts[0]], 500, baselines=[], passage="Heathcliff's\nown words.")
+    assert report.passage.text == "Heathcliff's\nown words."
+    assert report.passage.origin == "given"
+
+
+@pytest.fixture(scope="module")
+def two(texts):
+    counts = hs.count([texts[0]])
+    return hs.train(counts, 800, scaffold=False), hs.train(counts, 800), counts
+
+
+def test_the_passage_that_differs_most_is_chosen(two):
+    plain, scaffold, counts = two
+    differing = [
+        word.decode() for word in counts if split_passage(word.decode(), "", plain, scaffold).n_differing
+    ]
+    alike = "the of and to in " * 30
+    most = alike + "".join(differing[:7])
+    some = alike + "".join(differing[:3])
+    assert choose_passage([some, most, alike, most + " again"], plain, scaffold) == most.strip()
+    assert choose_passage([], plain, scaffold) == ""
+
+
+def test_long_lines_are_cut_at_white_space_or_anywhere(two):
+    plain, scaffold, _ = two
+    assert len(choose_passage(["word " * 1000], plain, scaffold)) <= 800
+    assert len(choose_passage(["字" * 3000], plain, scaffold)) <= 800
+
+
+def test_the_differing_share_is_that_of_the_pre_tokens(two):
+    plain, scaffold, counts = two
+    differing = sum(
+        n for word, n in counts.items() if split_passage(word.decode(), "", plain, scaffold).n_differing
+    )
+    assert differing_share(plain, scaffold, counts) == differing / counts.total
+    assert differing_share(plain, plain, counts) == 0
+
+
+# ---- a page that can be sent around
+
+
+def test_the_page_needs_nothing_else(report):
+    page = report.to_html()
+    without_names = page.replace('xmlns="http://www.w3.org/2000/svg"', "")
+    assert not re.findall(r"https?:|url\(|@import|\bsrc=", without_names)
+    links = [element["href"] for element in Page(page).find("a")]
+    ids = {element.get("id") for element in Page(page).elements}
+    assert links
+    assert all(link.startswith("#") and link[1:] in ids for link in links)
+    assert not Page(page).find("link")
+
+
+def test_search_fields_know_their_rows(page, facts):
+    fields = {field["data-filters"]: field for field in page.find("input")}
+    assert set(fields) == {"came", "left", "scaffold-rows"}
+    assert len(page.rows("scaffold-rows")) == len(facts["scaffolds"])
+    for field in fields.values():
+        assert "hidden" in field["parents"][-2]  # until the script shows it
+
+
+NASTY = '<script>alert("1")</script> <img src=x onerror=alert(2)> `code` | pipe & &amp; {{ 7 * 7 }} '
+
+
+@pytest.fixture
+def nasty(tmp_path):
+    path = tmp_path / "<script>name|`.txt"
+    path.write_text(NASTY * 200)
+    return hs.make_report(
+        path,
+        272,
+        held_out=[NASTY],
+        baselines=[],
+        special_tokens=["<script>"],
+        passage="</p></body><script>alert(3)</script>",
+        compare_with={"<b>|other": hs.train(hs.count([NASTY]), 260)},
+    )
+
+
+def test_nothing_in_the_corpus_acts_in_the_page(nasty):
+    page = Page(nasty.to_html())
+    (script,) = page.find("script")
+    assert "data-filters" in script["text"]
+    assert not page.find("img")
+    assert not page.find("b", inside="metrics")
+    assert "<script>name|`.txt" in page.find("header")[0]["text"]
+    assert "49" not in page.find("header")[0]["text"]
+    assert any("<b>|other" in th["text"] for th in page.find("th"))
+
+
+def test_nothing_in_the_corpus_acts_in_markdown(nasty):
+    text = nasty.to_markdown()
+    without_code = re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", text.replace("\\`", ""))
+    assert not re.search(r"(?<!\\)<", without_code)
+    tables = markdown_tables(text)
+    assert all(len({len(row) for row in table}) == 1 for table in tables)
+
+
+def test_the_same_text_gives_the_same_bytes(texts):
+    first, second = (
+        hs.make_report([texts[0]], 400, held_out=[texts[1]], baselines=["bpe"]) for _ in range(2)
+    )
+    assert first.to_html() == second.to_html()
+    assert first.to_markdown() == second.to_markdown()
+    assert first.to_json() == second.to_json()
+
+
+def test_the_page_is_not_left_half_written(report, tmp_path, monkeypatch):
+    target = tmp_path / "report.html"
+    target.write_text("old")
+    monkeypatch.setattr("hf_scaffold._files.os.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        report.save(target)
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+# ---- the command
+
+
+@pytest.fixture
+def files(texts, tmp_path):
+    for name, text in zip(("train.txt", "held-out.txt"), texts, strict=True):
+        (tmp_path / name).write_text(text[:60_000])
+    return tmp_path
+
+
+def run(files, *arguments):
+    return main(["report", str(files / "train.txt"), "--vocab-size", "600", *map(str, arguments)])
+
+
+def test_the_command_writes_each_form(files, capsys):
+    out = [files / f"report.{suffix}" for suffix in ("html", "md", "json")]
+    options = [word for path in out for word in ("-o", path)]
+    assert run(files, "--held-out", files / "held-out.txt", "--baseline", "bpe", *options) == 0
+    page, markdown, facts = (path.read_text(encoding="utf-8") for path in out)
+    assert Page(page).find("h1")
+    assert markdown.startswith("# ")
+    facts = json.loads(facts)
+    assert facts["settings"]["special_tokens"] == ["<|endoftext|>"]
+    assert facts["texts"][1]["sources"] == [str(files / "held-out.txt")]
+    printed = capsys.readouterr().out
+    assert f"{facts['n_scaffolds']:,} " in printed
+    assert str(out[0]) in printed
+
+
+def test_the_command_compares_and_takes_options(files, texts):
+    hs.train_tokenizer([texts[0]], 300).save_pretrained(files / "mine")
+    options = ["--compare", files / "mine", "--special-token", "<s>", "--passage", "own text"]
+    options += ["--pretokenizer", "gpt2", "--baseline", "wordpiece"]
+    assert run(files, *options, "-o", files / "report.json") == 0
+    facts = json.loads((files / "report.json").read_text(encoding="utf-8"))
+    assert facts["tokenizers"] == ["Scaffold-BPE", "BPE", "WordPiece", str(files / "mine")]
+    assert facts["settings"] == {"vocab_size": 600, "special_tokens": ["<s>"], "pretokenizer": "gpt2"}
+    assert facts["passage"]["text"] == "own text"
+
+
+@pytest.fixture
+def no_work(monkeypatch):
+    """Fails a test as soon as a corpus is counted."""
+    monkeypatch.setattr("hf_scaffold.report.count", lambda *_, **__: pytest.fail("work began"))
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-o", "report.pdf"], "report.pdf: a report's name ends in .html, .md, .json"),
+        (["-o", "{files}"], "a report's name ends in"),
+        (["-o", "{files}/train.txt/report.md"], "train.txt: Not a directory"),
+        (["-o", "r.md", "--held-out", "{files}/missing.txt"], "missing.txt"),
+        (["-o", "r.md", "--held-out", "{files}/empty.txt"], "the held-out text is empty"),
+        (["-o", "r.md", "--baseline", "bpee"], "there is no baseline 'bpee'; there are bpe, wordpiece"),
+        (["-o", "r.md", "--baseline", "bpe", "--all-baselines"], "--baseline or --all-baselines"),
+        (["-o", "r.md", "--compare", "{files}/missing.json"], "there is no file"),
+        (["-o", "r.md", "--pretokenizer", "gpt9"], "gpt9"),
+        (["-o", "r.md", "--pretokenizer", "bert"], "bert"),
+        (
+            ["-o", "r.md", "--vocab-size", "513"],
+            "vocab_size is 513, but special tokens and alphabet need 514",
+        ),
+        ([], "--output"),
+    ],
+)
+def test_errors_come_before_work(files, capsys, monkeypatch, arguments, message):
+    monkeypatch.chdir(files)
+    (files / "empty.txt").touch()
+    assert run(files, *(argument.format(files=files) for argument in arguments)) == 2
+    assert message in capsys.readouterr().err
+    assert {path.name for path in files.iterdir()} == {"train.txt", "held-out.txt", "empty.txt"}
+
+
+@pytest.mark.usefixtures("no_work")
+def test_a_folder_is_no_place_for_a_page(files, capsys):
+    (files / "report.html").mkdir()
+    assert run(files, "-o", files / "report.html") == 2
+    assert "report.html: Is a directory" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize(
+    ("module", "arguments", "extra"),
+    [
+        ("jinja2", ["-o", "r.html"], "report"),
+        ("sentencepiece", ["-o", "r.md", "--all-baselines"], "baselines"),
+    ],
+)
+def test_a_missing_extra_is_named(files, capsys, monkeypatch, module, arguments, extra):
+    monkeypatch.chdir(files)
+    monkeypatch.setitem(sys.modules, module, None)
+    assert run(files, *arguments) == 2
+    assert f"pip install 'hf_scaffold[{extra}]'" in capsys.readouterr().err
+
+
+def test_two_tokenizers_of_one_name_are_refused(texts):
+    with pytest.raises(hs.ConfigurationError, match="two tokenizers are called 'BPE'"):
+        hs.make_report([texts[0]], 400, baselines=[], compare_with={"BPE": str})
+
+
+def test_markdown_needs_no_extra(report, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    report.save(tmp_path / "r.md", tmp_path / "r.json")
+    assert {path.name for path in tmp_path.iterdir()} == {"r.md", "r.json"}
+    with pytest.raises(hs.ConfigurationError, match="jinja2"):
+        report.save(tmp_path / "r.html")
