@@ -9,13 +9,14 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from hf_scaffold._files import write_files
 from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.baselines import BASELINES, load_any_tokenizer, require_vocab_size, train_baseline
-from hf_scaffold.byte_level import symbols_to_bytes
+from hf_scaffold.byte_level import bytes_to_symbols, symbols_to_bytes
 from hf_scaffold.comparison import Standalone, VocabularyChange, compare, standalone_share
 from hf_scaffold.corpus import Source, import_extra, source_names
 from hf_scaffold.counts import PreTokenCounts, count
@@ -42,6 +43,7 @@ DEFAULT_BASELINES: tuple[str, ...] = tuple(kind for kind in BASELINES if "senten
 
 FIGURE_TOKENS = 8  # of each kind in Figure 1
 SHORTEST_SHOWN = 3  # letters of these
+SPACE = bytes_to_symbols(b" ")
 GIVEN = "given"  # where a passage is from that was given
 
 Step = Callable[[str], object]
@@ -100,7 +102,7 @@ class Report:
         stop_reason: Why training ended before vocab_size; None if it didn't.
         changes: Text to what left the vocabulary and what came in, with frequencies in that text.
         scaffolds: All scaffold tokens; those whose bytes occur most in the training text come first.
-        standalone: Normal and scaffold tokens that occur often, for Figure 1.
+        standalone: Normal and scaffold tokens that occur often inside words, for Figure 1.
         passage: A passage as both BPEs encode it.
     """
 
@@ -355,20 +357,28 @@ def _scaffold_facts(bpe: ScaffoldBPE, counts: PreTokenCounts) -> tuple[ScaffoldF
 def _standalone(
     bpe: ScaffoldBPE, counts: PreTokenCounts, scaffolds: Sequence[ScaffoldFacts], evaluation: Evaluation
 ) -> dict[str, tuple[Standalone, ...]]:
-    """The most frequent normal tokens that begin no word, and such scaffold tokens whose bytes occur most."""
+    """Parts of words: the most frequent normal tokens, and the scaffold tokens whose bytes occur most."""
     by_frequency = sorted(bpe.merged_tokens, key=lambda token: -evaluation.frequency(token))
-    normal = [token for token in by_frequency if token not in bpe.demolish_map and _is_inside(token)]
-    rare = [fact.token for fact in scaffolds if _is_inside(fact.token)]
+    ranked = {
+        "normal tokens": [token for token in by_frequency if token not in bpe.demolish_map],
+        "scaffold tokens": [fact.token for fact in scaffolds],
+    }
     return {
-        kind: tuple(standalone_share(bpe, counts, tokens[:FIGURE_TOKENS]))
-        for kind, tokens in (("normal tokens", normal), ("scaffold tokens", rare))
+        kind: tuple(
+            standalone_share(bpe, counts, islice(filter(_is_inside_words(bpe), tokens), FIGURE_TOKENS))
+        )
+        for kind, tokens in ranked.items()
     }
 
 
-def _is_inside(token: str) -> bool:
-    """Whether a token is three letters or more, without the space that begins a word: such as "ing"."""
-    try:
-        text = symbols_to_bytes(token).decode()
-    except UnicodeDecodeError:  # part of a character
-        return False
-    return len(text) >= SHORTEST_SHOWN and text.isalpha()
+def _is_inside_words(bpe: ScaffoldBPE) -> Callable[[str], bool]:
+    """Tells tokens such as "ing": three letters or more, that are no word by themselves."""
+
+    def is_inside(token: str) -> bool:
+        try:
+            text = symbols_to_bytes(token).decode()
+        except UnicodeDecodeError:  # part of a character
+            return False
+        return len(text) >= SHORTEST_SHOWN and text.isalpha() and SPACE + token not in bpe.vocab
+
+    return is_inside

@@ -77,11 +77,11 @@ def _frequencies(report: Report) -> Iterator[str]:
     yield from _table(["", "left", "mean frequency", "came in", "mean frequency", "gain"], rows)
     yield f"{figure_standalone(report.standalone).title}:\n"
     shares = (
-        [kind, _code(row.token), report_words.percent(row.share), f"{row.occurrences:,}"]
+        [kind, _code(row.token), report_words.percent(row.share), f"{row.alone:,}", f"{row.occurrences:,}"]
         for kind, rows in report.standalone.items()
         for row in rows
     )
-    yield from _table(["", "token", "alone", "occurrences"], shares)
+    yield from _table(["", "token", "share", "alone", "occurrences"], shares)
 
 
 def _passage(report: Report) -> Iterator[str]:

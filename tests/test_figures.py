@@ -41,7 +41,7 @@ def test_standalone_shares_are_drawn_against_all_occurrences():
     half = (720 - BARS_BEGIN - 150) / 2
     assert ing == pytest.approx(half, abs=0.1)
     assert zona == 1  # to be seen at all
-    assert texts(figure) == ["normal", "ing", "50.0 % of 100", "scaffold", "zona", "0.0 % of 70"]
+    assert texts(figure) == ["normal", "ing", "50.0 %, 50 of 100", "scaffold", "zona", "0.0 %, 0 of 70"]
 
 
 def test_lines_fall_by_decades():

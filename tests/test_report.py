@@ -269,7 +269,9 @@ def test_figures_show_the_facts(page, facts):
     assert f"{change['mean_came']:,.1f} ({100 * change['gain']:+.1f} %)" in gain["text"]
     for rows in facts["standalone"].values():
         for row in rows:
-            share = f"{100 * row['alone'] / row['occurrences']:.1f} % of {row['occurrences']:,}"
+            share = (
+                f"{100 * row['alone'] / row['occurrences']:.1f} %, {row['alone']:,} of {row['occurrences']:,}"
+            )
             assert f"{readable(row['token'])}{share}" in standalone["text"]
 
 
