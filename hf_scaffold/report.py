@@ -358,16 +358,15 @@ def _standalone(
     bpe: ScaffoldBPE, counts: PreTokenCounts, scaffolds: Sequence[ScaffoldFacts], evaluation: Evaluation
 ) -> dict[str, tuple[Standalone, ...]]:
     """Parts of words: the most frequent normal tokens, and the scaffold tokens whose bytes occur most."""
-    by_frequency = sorted(bpe.merged_tokens, key=lambda token: -evaluation.frequency(token))
-    ranked = {
-        "normal tokens": [token for token in by_frequency if token not in bpe.demolish_map],
-        "scaffold tokens": [fact.token for fact in scaffolds],
-    }
+    is_inside = _is_inside_words(bpe)
+    normal = (token for token in bpe.merged_tokens if token not in bpe.demolish_map and is_inside(token))
+    frequent = sorted(normal, key=evaluation.frequency, reverse=True)[:FIGURE_TOKENS]
+    inside = (fact for fact in scaffolds if is_inside(fact.token))
     return {
-        kind: tuple(
-            standalone_share(bpe, counts, islice(filter(_is_inside_words(bpe), tokens), FIGURE_TOKENS))
-        )
-        for kind, tokens in ranked.items()
+        "normal tokens": tuple(standalone_share(bpe, counts, frequent)),
+        "scaffold tokens": tuple(
+            Standalone(fact.token, fact.alone, fact.occurrences) for fact in islice(inside, FIGURE_TOKENS)
+        ),
     }
 
 

@@ -1,7 +1,9 @@
 """The report: its forms agree, hold what was measured, and let nothing of the corpus act in a page."""
 
 import json
+import os
 import re
+import subprocess
 import sys
 from html.parser import HTMLParser
 
@@ -12,6 +14,7 @@ from hf_scaffold.byte_level import symbols_to_bytes
 from hf_scaffold.cli import main
 from hf_scaffold.inspection import readable
 from hf_scaffold.passages import choose_passage, differing_share, split_passage
+from hf_scaffold.report import BASELINE_NAMES, DEFAULT_BASELINES
 
 VOID = {"meta", "input", "br", "hr", "img", "link"}
 
@@ -87,6 +90,13 @@ def shown(row, name):
 @pytest.fixture(scope="module")
 def texts(english_text):
     return english_text[:150_000], english_text[-15_000:]
+
+
+@pytest.fixture
+def files(texts, tmp_path):
+    for name, text in zip(("train.txt", "held-out.txt"), texts, strict=True):
+        (tmp_path / name).write_text(text[:60_000])
+    return tmp_path
 
 
 @pytest.fixture(scope="module")
@@ -402,13 +412,31 @@ def test_nothing_in_the_corpus_acts_in_markdown(nasty):
     assert all(len({len(row) for row in table}) == 1 for table in tables)
 
 
-def test_the_same_text_gives_the_same_bytes(texts):
-    first, second = (
-        hs.make_report([texts[0]], 400, held_out=[texts[1]], baselines=["bpe"]) for _ in range(2)
-    )
-    assert first.to_html() == second.to_html()
-    assert first.to_markdown() == second.to_markdown()
-    assert first.to_json() == second.to_json()
+def test_the_same_text_gives_the_same_bytes(files):
+    forms = ["report.html", "report.md", "report.json"]
+    for seed in "12":
+        (files / seed).mkdir()
+        command = [sys.executable, "-P", "-m", "hf_scaffold", "report", "train.txt", "--vocab-size", "500"]
+        command += ["--held-out", "held-out.txt", "--baseline", "bpe", "--num-workers", seed]
+        command += [word for form in forms for word in ("-o", f"{seed}/{form}")]
+        subprocess.run(command, cwd=files, env={**os.environ, "PYTHONHASHSEED": seed}, check=True)
+    for form in forms:
+        assert (files / "1" / form).read_bytes() == (files / "2" / form).read_bytes()
+
+
+def test_every_baseline_has_a_name():
+    assert tuple(BASELINE_NAMES) == hs.BASELINES
+    assert set(DEFAULT_BASELINES) == {"bpe", "wordpiece", "unigram"}
+
+
+def test_figure_1_shows_parts_of_words(report):
+    normal, scaffolds = report.standalone["normal tokens"], report.standalone["scaffold tokens"]
+    assert 0 < len(normal) <= 8
+    assert 0 < len(scaffolds) <= 8
+    assert {row.token for row in scaffolds} <= {fact.token for fact in report.scaffolds}
+    assert not {row.token for row in normal} & {fact.token for fact in report.scaffolds}
+    assert all(len(row.token) >= 3 and row.token.isalpha() for row in (*normal, *scaffolds))
+    assert [row.alone for row in normal] == sorted((row.alone for row in normal), reverse=True)
 
 
 def test_the_page_is_not_left_half_written(report, tmp_path, monkeypatch):
@@ -422,13 +450,6 @@ def test_the_page_is_not_left_half_written(report, tmp_path, monkeypatch):
 
 
 # ---- the command
-
-
-@pytest.fixture
-def files(texts, tmp_path):
-    for name, text in zip(("train.txt", "held-out.txt"), texts, strict=True):
-        (tmp_path / name).write_text(text[:60_000])
-    return tmp_path
 
 
 def run(files, *arguments):
