@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,10 @@ class Passage:
     def n_differing(self) -> int:
         """Pre-tokens that the two encode differently."""
         return sum(piece.differs for piece in self.pieces)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All facts as what JSON can hold."""
+        return {**asdict(self), "n_tokens": self.n_tokens, "n_differing": self.n_differing}
 
 
 def split_passage(text: str, origin: str, plain: ScaffoldBPE, scaffold: ScaffoldBPE) -> Passage:

@@ -144,8 +144,11 @@ class Report:
             "stop_reason": self.stop_reason,
             **self.table.to_dict(),
             "changes": {text: change.to_dict() for text, change in self.changes.items()},
-            "standalone": {kind: [asdict(row) for row in rows] for kind, rows in self.standalone.items()},
-            "passage": asdict(self.passage),
+            "standalone": {
+                kind: [{**asdict(row), "share": row.share} for row in rows]
+                for kind, rows in self.standalone.items()
+            },
+            "passage": self.passage.to_dict(),
             "scaffolds": [asdict(scaffold) for scaffold in self.scaffolds],
             "frequency_curves": {
                 text: {name: frequency_curve(evaluation) for name, evaluation in evaluations.items()}
@@ -257,38 +260,28 @@ def make_report(
     kinds = _checked_kinds(baselines)
     require_vocab_size(["bpe", *kinds], vocab_size, len(special_tokens))
     others = _loaded(compare_with, taken=[SCAFFOLD, PLAIN, *map(BASELINE_NAMES.__getitem__, kinds)])
-    texts = {TRAIN: EvaluationText(source, field=field)}
-    if held_out is not None:
-        texts[HELD_OUT] = EvaluationText(held_out, field=field)
-    for name, text in texts.items():
-        if next(text.documents(), None) is None:
-            raise CorpusError(f"the {name} text is empty")
+    texts = _readable_texts(source, held_out, field)
 
     step("Counting")
     counts = count(texts[TRAIN].source, pretokenizer=cutter, field=field, num_workers=num_workers)
     texts[TRAIN] = EvaluationText(texts[TRAIN].source, field=field, counts=counts)
-    step(f"Training {SCAFFOLD}")
-    scaffold = train(counts, vocab_size, special_tokens=special_tokens)
-    step(f"Training {PLAIN}")
-    plain = train(counts, vocab_size, special_tokens=special_tokens, scaffold=False)
-    tokenizers: dict[str, Any] = {SCAFFOLD: scaffold, PLAIN: plain}
-    for kind in kinds:
-        step(f"Training {BASELINE_NAMES[kind]}")
-        trained = train_baseline(kind, counts, vocab_size, special_tokens=special_tokens)
-        tokenizers[BASELINE_NAMES[kind]] = trained
+    tokenizers = _train_all(kinds, counts, vocab_size, special_tokens, step)
+    scaffold, plain = tokenizers[SCAFFOLD], tokenizers[PLAIN]
     step("Encoding with all of them")
     table = compare_tokenizers({**tokenizers, **others}, *texts.values())
 
     step("Looking at scaffold tokens")
-    origin = [*texts][-1] if passage is None else GIVEN
-    if passage is None:
-        passage = choose_passage(texts[origin].documents(), plain, scaffold)
     scaffolds = _scaffold_facts(scaffold, counts)
+    if passage is None:
+        origin = [*texts][-1]
+        passage = choose_passage(texts[origin].documents(), plain, scaffold)
+    else:
+        origin = GIVEN
     return Report(
         settings={
             "vocab_size": vocab_size,
             "special_tokens": list(special_tokens),
-            "pretokenizer": scaffold.pretokenizer.preset or scaffold.pretokenizer.to_json(),
+            "pretokenizer": cutter.preset,
         },
         texts=tuple(
             _text_facts(name, text, differing_share(plain, scaffold, text.counts(cutter)))
@@ -305,6 +298,9 @@ def make_report(
         standalone=_standalone(scaffold, counts, scaffolds, table.evaluations[TRAIN][SCAFFOLD]),
         passage=split_passage(passage, origin, plain, scaffold),
     )
+
+
+# What can be refused is refused before anything is counted.
 
 
 def _byte_level(preset: str | None) -> Pretokenizer:
@@ -337,6 +333,34 @@ def _loaded(compare_with: Mapping[str, Any] | Sequence[str], taken: Sequence[str
         name: load_any_tokenizer(tokenizer) if isinstance(tokenizer, str | os.PathLike) else tokenizer
         for name, tokenizer in compare_with.items()
     }
+
+
+def _readable_texts(source: Source, held_out: Source | None, field: str) -> dict[str, EvaluationText]:
+    texts = {TRAIN: EvaluationText(source, field=field)}
+    if held_out is not None:
+        texts[HELD_OUT] = EvaluationText(held_out, field=field)
+    for name, text in texts.items():
+        if next(text.documents(), None) is None:
+            raise CorpusError(f"the {name} text is empty")
+    return texts
+
+
+# The work.
+
+
+def _train_all(
+    kinds: Iterable[str], counts: PreTokenCounts, vocab_size: int, special_tokens: Sequence[str], step: Step
+) -> dict[str, Any]:
+    """Scaffold-BPE, plain BPE, and the other baselines, by name."""
+    tokenizers: dict[str, Any] = {}
+    for name, scaffold in ((SCAFFOLD, True), (PLAIN, False)):
+        step(f"Training {name}")
+        tokenizers[name] = train(counts, vocab_size, special_tokens=special_tokens, scaffold=scaffold)
+    for kind in kinds:
+        name = BASELINE_NAMES[kind]
+        step(f"Training {name}")
+        tokenizers[name] = train_baseline(kind, counts, vocab_size, special_tokens=special_tokens)
+    return tokenizers
 
 
 def _text_facts(name: str, text: EvaluationText, differing: float) -> ReportText:

@@ -279,9 +279,8 @@ def test_figures_show_the_facts(page, facts):
     assert f"{change['mean_came']:,.1f} ({100 * change['gain']:+.1f} %)" in gain["text"]
     for rows in facts["standalone"].values():
         for row in rows:
-            share = (
-                f"{100 * row['alone'] / row['occurrences']:.1f} %, {row['alone']:,} of {row['occurrences']:,}"
-            )
+            assert row["share"] == row["alone"] / row["occurrences"]
+            share = f"{100 * row['share']:.1f} %, {row['alone']:,} of {row['occurrences']:,}"
             assert f"{readable(row['token'])}{share}" in standalone["text"]
 
 
@@ -305,7 +304,11 @@ def test_the_passage_is_all_there(report, texts, page):
     assert plain["text"].replace("⏎\n", "\n") == scaffold["text"].replace("⏎\n", "\n") == passage.text
 
 
-def test_what_differs_is_marked_in_the_passage(report, page):
+def test_what_differs_is_marked_in_the_passage(report, page, facts):
+    plain, scaffold = facts["passage"]["n_tokens"]
+    heads = [head["text"] for head in page.find("h3", inside="passage")]
+    assert heads == [f"BPE {plain:,} tokens", f"Scaffold-BPE {scaffold:,} tokens"]
+    assert f"| BPE: {plain:,} tokens | Scaffold-BPE: {scaffold:,} tokens |" in report.to_markdown()
     differing = [piece for piece in report.passage.pieces if piece.plain != piece.scaffold]
     assert len(differing) == report.passage.n_differing > 0
     marks = [
