@@ -43,7 +43,7 @@ def _head(report: Report) -> Iterator[str]:
 
 def _metrics(report: Report) -> Iterator[str]:
     yield "## Tokenizers by metric\n"
-    yield "★ marks the best.\n"
+    yield report_words.MARKS + "\n"
     for text, metrics in report_words.metric_texts(report):
         yield f"### {report_words.TEXT_NAMES[text]}\n"
         yield from _table(["Metric", *map(_plain, report.tokenizers)], _metric_rows(report, text, metrics))
@@ -54,11 +54,11 @@ def _metrics(report: Report) -> Iterator[str]:
 def _metric_rows(report: Report, text: str, metrics: Iterable[str]) -> Iterator[list[str]]:
     for metric in metrics:
         row = report.table.row(metric, text)
-        direction = report_words.DIRECTIONS[row.higher_is_better]
+        arrow, _ = report_words.DIRECTIONS[row.higher_is_better]
         values = [
             f"**{row.shown(name)}** ★" if name in row.best else row.shown(name) for name in report.tokenizers
         ]
-        yield [row.label + (f" ({direction})" if direction else ""), *values]
+        yield [f"{row.label} {arrow}".strip(), *values]
 
 
 def _frequencies(report: Report) -> Iterator[str]:

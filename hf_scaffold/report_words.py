@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DIRECTIONS",
+    "MARKS",
     "SPELLING",
     "TEXT_NAMES",
     "TITLE",
@@ -30,12 +31,14 @@ __all__ = [
 TITLE = "What Scaffold-BPE does to a vocabulary"
 SPELLING = "Ġ stands for the space before a word."
 TEXT_NAMES = {TRAIN: "Training text", HELD_OUT: "Held-out text"}
-DIRECTIONS = {True: "higher is better", False: "lower is better", None: ""}
+# Of what is neither good nor bad there is nothing to say.
+DIRECTIONS = {True: ("↑", "higher is better"), False: ("↓", "lower is better"), None: ("", "")}
+MARKS = "★ marks the best; ↑ means that higher is better, ↓ that lower is."
 
 # By the part of a metric's name before its colon; {at} is the part behind it.
 MEANINGS = {
     "vocab_size": "Tokens with an id. Tokenizers of different sizes are hard to compare: a larger vocabulary "
-    "alone gives more bytes per token.",
+    "alone gives more bytes per token, and rarer tokens.",
     "bytes_per_token": "Mean bytes of text that a token stands for, the paper's compression rate.",
     "n_tokens": "Tokens of the whole text.",
     "tokens_per_word": "Fertility. A word is what white space separates.",

@@ -16,6 +16,7 @@ from hf_scaffold.inspection import readable
 from hf_scaffold.passages import choose_passage, differing_share, split_passage
 from hf_scaffold.report import BASELINE_NAMES, DEFAULT_BASELINES
 
+ARROWS = {True: "↑", False: "↓", None: ""}
 VOID = {"meta", "input", "br", "hr", "img", "link"}
 
 
@@ -199,7 +200,7 @@ def test_page_and_json_have_one_table(page, facts):
     cells = [row for row in page.rows("metrics") if len(row) == len(names) + 1]
     assert cells[0] == ["Metric", *names]
     for row, shown_row in zip(facts["rows"], cells[1:], strict=True):
-        assert shown_row[0].startswith(row["label"])
+        assert shown_row[0] == f"{row['label']} {ARROWS[row['higher_is_better']]}".strip()
         assert [cell.removeprefix("★ ") for cell in shown_row[1:]] == [shown(row, name) for name in names]
 
 
@@ -208,7 +209,7 @@ def test_markdown_and_json_have_one_table(tables, facts):
     train, held_out, *_ = tables
     assert train[0] == held_out[0] == ["Metric", *names]
     for row, shown_row in zip(facts["rows"], train[1:] + held_out[1:], strict=True):
-        assert shown_row[0].startswith(row["label"])
+        assert shown_row[0] == f"{row['label']} {ARROWS[row['higher_is_better']]}".strip()
         assert [re.sub(r"\*\*|\*\* ★| ★", "", cell) for cell in shown_row[1:]] == [
             shown(row, name) for name in names
         ]
