@@ -643,7 +643,7 @@ def report(
     start = time.perf_counter()
     with terminal.status() as on_step:
         found = reports.make_report(
-            corpus,
+            corpus[0] if len(corpus) == 1 else corpus,  # messages can name one source
             vocab_size or trainer.DEFAULT_VOCAB_SIZE,
             held_out=held_out,
             baselines=kinds,

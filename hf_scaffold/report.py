@@ -265,7 +265,7 @@ def make_report(
     step("Counting")
     counts = count(texts[TRAIN].source, pretokenizer=cutter, field=field, num_workers=num_workers)
     texts[TRAIN] = EvaluationText(texts[TRAIN].source, field=field, counts=counts)
-    tokenizers = _train_all(kinds, counts, vocab_size, special_tokens, step)
+    tokenizers = _train_all(kinds, counts, texts[TRAIN], vocab_size, special_tokens, step)
     scaffold, plain = tokenizers[SCAFFOLD], tokenizers[PLAIN]
     step("Encoding with all of them")
     table = compare_tokenizers({**tokenizers, **others}, *texts.values())
@@ -349,7 +349,12 @@ def _readable_texts(source: Source, held_out: Source | None, field: str) -> dict
 
 
 def _train_all(
-    kinds: Iterable[str], counts: PreTokenCounts, vocab_size: int, special_tokens: Sequence[str], step: Step
+    kinds: Iterable[str],
+    counts: PreTokenCounts,
+    text: EvaluationText,
+    vocab_size: int,
+    special_tokens: Sequence[str],
+    step: Step,
 ) -> dict[str, Any]:
     """Scaffold-BPE, plain BPE, and the other baselines, by name."""
     tokenizers: dict[str, Any] = {}
@@ -359,7 +364,7 @@ def _train_all(
     for kind in kinds:
         name = BASELINE_NAMES[kind]
         step(f"Training {name}")
-        tokenizers[name] = train_baseline(kind, counts, vocab_size, special_tokens=special_tokens)
+        tokenizers[name] = train_baseline(kind, counts, vocab_size, special_tokens=special_tokens, text=text)
     return tokenizers
 
 
