@@ -26,6 +26,7 @@ from hf_scaffold.figures import frequency_curve
 from hf_scaffold.inspection import scaffold_uses
 from hf_scaffold.passages import Passage, choose_passage, differing_share, split_passage
 from hf_scaffold.pretokenize import Pretokenizer, get_pretokenizer
+from hf_scaffold.report_words import TEXT_NAMES
 from hf_scaffold.tables import HELD_OUT, TRAIN, TokenizerComparison, compare_tokenizers
 from hf_scaffold.trainer import DEFAULT_VOCAB_SIZE, train
 
@@ -58,7 +59,7 @@ class ReportText:
 
     Args:
         name: "train" or "held-out".
-        sources: Its paths and patterns, as given; none for texts in memory.
+        sources: Names of its files, or patterns, without their folders; none for texts in memory.
         n_bytes, n_words: Its size; see `Evaluation`.
         differing: Share of its pre-tokens that plain BPE and Scaffold-BPE encode differently.
     """
@@ -261,6 +262,8 @@ def make_report(
     require_vocab_size(["bpe", *kinds], vocab_size, len(special_tokens))
     others = _loaded(compare_with, taken=[SCAFFOLD, PLAIN, *map(BASELINE_NAMES.__getitem__, kinds)])
     texts = _readable_texts(source, held_out, field)
+    if passage is not None and passage != passage.encode(errors="replace").decode():
+        raise ConfigurationError("the passage holds a lone surrogate, which is no text")
 
     step("Counting")
     counts = count(texts[TRAIN].source, pretokenizer=cutter, field=field, num_workers=num_workers)
@@ -341,7 +344,7 @@ def _readable_texts(source: Source, held_out: Source | None, field: str) -> dict
         texts[HELD_OUT] = EvaluationText(held_out, field=field)
     for name, text in texts.items():
         if next(text.documents(), None) is None:
-            raise CorpusError(f"the {name} text is empty")
+            raise CorpusError(f"the {TEXT_NAMES[name].lower()} is empty")
     return texts
 
 
@@ -369,7 +372,10 @@ def _train_all(
 
 
 def _text_facts(name: str, text: EvaluationText, differing: float) -> ReportText:
-    return ReportText(name, tuple(source_names(text.source)), text.n_bytes, text.n_words, differing)
+    sources = (
+        os.fsencode(Path(source).name).decode(errors="replace") for source in source_names(text.source)
+    )
+    return ReportText(name, tuple(sources), text.n_bytes, text.n_words, differing)
 
 
 def _scaffold_facts(bpe: ScaffoldBPE, counts: PreTokenCounts) -> tuple[ScaffoldFacts, ...]:

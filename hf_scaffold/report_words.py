@@ -76,7 +76,7 @@ def headline(report: Report) -> Iterator[tuple[str, str]]:
             f"frequency: the {len(change.came):,} tokens that came in occur {change.mean_came:,.1f} times on "
             f"average, the {len(change.left):,} that left {change.mean_left:,.1f} times",
         )
-    where = f"the {measured.name} text"
+    where = f"the {TEXT_NAMES[measured.name].lower()}"
     yield (
         percent(report.bytes_per_token_gain(measured.name), 2, sign=True),
         f"bytes per token on {where}, against plain BPE of the same size",
@@ -105,8 +105,8 @@ def meanings(report: Report) -> Iterator[tuple[str, str]]:
 
 def passage_note(passage: Passage) -> str:
     """Where the passage is from, and how many pre-tokens differ."""
-    chosen = passage.origin in TEXT_NAMES
-    place = f"Near its start, the {passage.origin} text differs most here: " if chosen else ""
+    origin = TEXT_NAMES.get(passage.origin)
+    place = f"Near its start, the {origin.lower()} differs most here: " if origin else ""
     return f"{place}{passage.n_differing:,} of {len(passage.pieces):,} pre-tokens are encoded differently."
 
 

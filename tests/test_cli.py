@@ -646,6 +646,15 @@ def test_progress_shows_rate_and_time_left_on_a_terminal(monkeypatch, capsys):
     assert capsys.readouterr().out == "data\n"  # not into the terminal
 
 
+def test_status_tells_the_step_on_a_terminal(monkeypatch, capsys):
+    screen = Screen()
+    monkeypatch.setattr("sys.stderr", screen)
+    with terminal.status() as update:
+        update("Counting")
+    assert "Counting" in screen.written
+    assert capsys.readouterr().out == ""
+
+
 def test_rate_of_tokens(monkeypatch):
     screen = Screen()
     monkeypatch.setattr("sys.stderr", screen)

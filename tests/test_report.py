@@ -469,7 +469,7 @@ def test_the_command_writes_each_form(files, capsys):
     assert markdown.startswith("# ")
     facts = json.loads(facts)
     assert facts["settings"]["special_tokens"] == ["<|endoftext|>"]
-    assert facts["texts"][1]["sources"] == [str(files / "held-out.txt")]
+    assert facts["texts"][1]["sources"] == ["held-out.txt"]
     printed = capsys.readouterr().out
     assert f"{facts['n_scaffolds']:,} " in printed
     assert str(out[0]) in printed
@@ -484,6 +484,25 @@ def test_the_command_compares_and_takes_options(files, texts):
     assert facts["tokenizers"] == ["Scaffold-BPE", "BPE", "WordPiece", str(files / "mine")]
     assert facts["settings"] == {"vocab_size": 600, "special_tokens": ["<s>"], "pretokenizer": "gpt2"}
     assert facts["passage"]["text"] == "own text"
+
+
+def test_all_baselines_and_patterns(files):
+    pattern = str(files / "*.txt")  # as one that the shell left alone
+    options = ["--vocab-size", "600", "--all-baselines", "--held-out", files / "held-out.txt"]
+    assert main(["report", pattern, *map(str, options), "-o", str(files / "r.json")]) == 0
+    facts = json.loads((files / "r.json").read_text(encoding="utf-8"))
+    assert facts["tokenizers"] == ["Scaffold-BPE", *BASELINE_NAMES.values()]
+    assert facts["texts"][0]["sources"] == ["*.txt"]
+    train, held_out = ((files / name).stat().st_size for name in ("train.txt", "held-out.txt"))
+    assert [text["n_bytes"] for text in facts["texts"]] == [train + held_out, held_out]
+
+
+def test_names_need_not_be_utf_8(files):
+    odd = os.fsdecode(bytes(files) + b"/caf\xe9.txt")
+    os.rename(files / "train.txt", odd)
+    forms = [word for form in ("r.html", "r.md", "r.json") for word in ("-o", str(files / form))]
+    assert main(["report", odd, "--vocab-size", "600", "--baseline", "bpe", *forms]) == 0
+    assert "caf\N{REPLACEMENT CHARACTER}.txt:" in (files / "r.html").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -506,6 +525,7 @@ def no_work(monkeypatch):
         (["-o", "r.md", "--compare", "{files}/missing.json"], "there is no file"),
         (["-o", "r.md", "--pretokenizer", "gpt9"], "gpt9"),
         (["-o", "r.md", "--pretokenizer", "bert"], "bert"),
+        (["-o", "r.md", "--passage", "\udce9"], "the passage holds a lone surrogate"),
         (
             ["-o", "r.md", "--vocab-size", "513"],
             "vocab_size is 513, but special tokens and alphabet need 514",
