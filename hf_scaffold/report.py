@@ -406,13 +406,14 @@ def _standalone(
 
 
 def _is_inside_words(bpe: ScaffoldBPE) -> Callable[[str], bool]:
-    """Tells tokens such as "ing": three letters or more, that are no word by themselves."""
+    """Tells tokens such as "ing": three letters or more, none a capital, that are no word by themselves."""
 
     def is_inside(token: str) -> bool:
         try:
             text = symbols_to_bytes(token).decode()
         except UnicodeDecodeError:  # part of a character
             return False
-        return len(text) >= SHORTEST_SHOWN and text.isalpha() and SPACE + token not in bpe.vocab
+        letters = len(text) >= SHORTEST_SHOWN and text.isalpha() and text == text.lower()
+        return letters and SPACE + token not in bpe.vocab
 
     return is_inside
