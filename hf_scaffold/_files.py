@@ -1,11 +1,12 @@
-"""Writing files so that a reader never sees half of one."""
+"""Writing files so that a reader never sees half of one; telling a folder from a name on the Hub."""
 
+import errno
 import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["write_files"]
+__all__ = ["refuse_missing_folder", "write_files"]
 
 
 def write_files(folder: str | os.PathLike[str], contents: Mapping[str, bytes]) -> list[Path]:
@@ -41,3 +42,15 @@ def write_files(folder: str | os.PathLike[str], contents: Mapping[str, bytes]) -
         for path in temporary.values():
             path.unlink(missing_ok=True)
     return list(temporary)
+
+
+def refuse_missing_folder(source: str) -> None:
+    """Refuse a folder that isn't there, where the string can't be name or owner/name on the Hub.
+
+    Raises:
+        FileNotFoundError: with the folder.
+    """
+    path = Path(source)
+    means_a_folder = path.is_absolute() or source.startswith((".", "~")) or len(path.parts) > 2
+    if means_a_folder and not path.exists():
+        raise FileNotFoundError(errno.ENOENT, "no such folder", source)

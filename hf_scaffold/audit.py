@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 
+from hf_scaffold._files import refuse_missing_folder
 from hf_scaffold._trainer import MergeLoop, MergeReplay
 from hf_scaffold.artifact import Pair, derive_demolish_map
 from hf_scaffold.byte_level import SYMBOL_TO_BYTE, bytes_to_symbols, symbols_to_bytes
@@ -221,6 +222,7 @@ def _fast(tokenizer: Any) -> PreTrainedTokenizerFast:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
     if isinstance(tokenizer, str | os.PathLike):
+        refuse_missing_folder(os.fspath(tokenizer))
         path = Path(tokenizer)
         if path.is_file():
             try:
@@ -322,6 +324,8 @@ class _Model:
 
 # ---- the replay
 
+_GONE, _BREAK = -1, -2  # in place of a symbol: nothing is there; something is that doesn't merge
+
 
 def _counts(model: _Model, corpus: Any, field: str, num_workers: int | None) -> PreTokenCounts:
     if not isinstance(corpus, PreTokenCounts):
@@ -401,9 +405,6 @@ def _symbols(
         raise CorpusError("nothing of the text is in the tokenizer's vocabulary")
     starts = np.flatnonzero(np.diff(segments, prepend=-1))
     return symbols, np.append(starts, len(symbols)), corpus.counts[rows[starts]]
-
-
-_GONE, _BREAK = -1, -2  # in place of a symbol: nothing is there; something is that doesn't merge
 
 
 def _head_frequency(

@@ -79,7 +79,7 @@ Corpus = Annotated[
     list[Path],
     typer.Argument(
         metavar="CORPUS",
-        help="Files or glob patterns: plain text or .jsonl, also as .gz, .xz or .zst; .parquet.",
+        help="Files or glob patterns of them: plain text or .jsonl, also as .gz, .xz or .zst; .parquet.",
         show_default=False,
     ),
 ]
@@ -104,18 +104,31 @@ AlphabetOption = Annotated[
 ]
 FieldOption = Annotated[
     str,
-    typer.Option("--field", help="The JSONL field or Parquet column that holds the text.", metavar="NAME"),
+    typer.Option("--field", metavar="NAME", help="The JSONL field or Parquet column that holds the text."),
 ]
 WorkersOption = Annotated[
     int | None,
-    typer.Option("--num-workers", min=1, help="Threads that count. [default: one a CPU]", show_default=False),
+    typer.Option(
+        "--num-workers",
+        min=1,
+        metavar="N",
+        help="Threads that count. [default: one a CPU]",
+        show_default=False,
+    ),
 ]
 LongestOption = Annotated[
     int,
     typer.Option(
-        "--max-pretoken-length", min=0, metavar="BYTES", help="Leave out what is longer; 0 keeps all."
+        "--max-pretoken-length",
+        min=0,
+        metavar="BYTES",
+        help="Leave out pre-tokens that are longer; 0 keeps all.",
     ),
 ]
+SampleOption = Annotated[
+    int, typer.Option("--sample", "-n", min=0, metavar="N", help="Scaffold tokens to show.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Write one JSON object instead.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -139,11 +152,15 @@ def _root(
 # ---- commands
 
 
-@app.command()
+def _example(arguments: str) -> str:
+    return f"Example: `{terminal.NAME} {arguments}`"
+
+
+@app.command(epilog=_example("count books/*.txt -o books.parquet"))
 def count(
     corpus: Corpus,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The table, a .parquet file.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The table of counts, a .parquet file.")
     ],
     pretokenizer: PretokenizerOption = None,
     alphabet: AlphabetOption = None,
@@ -151,14 +168,16 @@ def count(
     num_workers: WorkersOption = None,
     max_pretoken_length: LongestOption = MAX_PRETOKEN_LENGTH,
 ) -> None:
-    """Count the pre-tokens of a corpus, to train on them later.
+    """Count the pre-tokens of a corpus, to train on them later; or add up tables of such counts.
 
     An existing FILE is replaced once the new one is complete.
     """
     from hf_scaffold import views, workflow
 
+    if output.suffix != ".parquet":
+        raise typer.BadParameter(f"--output {output} must end in .parquet, by which `train` knows a table")
     workflow.require_parquet()
-    workflow.require_writable(output.parent)
+    workflow.require_writable_file(output)
     start = time.perf_counter()
     with terminal.progress_bar("Counting", "bytes") as progress:
         counts = workflow.read_counts(
@@ -174,7 +193,7 @@ def count(
     views.show_counts(counts, output, time.perf_counter() - start)
 
 
-@app.command()
+@app.command(epilog=_example("train books/*.txt --vocab-size 32000 -o my-tokenizer"))
 def train(
     corpus: Corpus,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The tokenizer's folder.")],
@@ -183,6 +202,7 @@ def train(
         typer.Option(
             "--vocab-size",
             min=1,
+            metavar="SIZE",
             help="Tokens with an id: special tokens, alphabet and merged tokens. May be repeated: one run "
             "then trains all sizes, each into DIR/SIZE. [default: 30000]",
             show_default=False,
@@ -207,7 +227,7 @@ def train(
         typer.Option(
             "--eos-token",
             metavar="TOKEN",
-            help=f"End of text. [default: {DEFAULT_EOS}, unless --special-token is given]",
+            help=f"End of text. [default: `{DEFAULT_EOS}`, unless --special-token is given]",
             show_default=False,
         ),
     ] = None,
@@ -215,17 +235,22 @@ def train(
     min_frequency: Annotated[
         int,
         typer.Option(
-            "--min-frequency", min=0, help="Stop when no pair of tokens occurs this often any more."
+            "--min-frequency",
+            min=0,
+            metavar="N",
+            help="Stop when no pair of tokens occurs this often any more.",
         ),
     ] = 0,
     max_token_length: Annotated[
-        int | None, typer.Option("--max-token-length", min=1, help="Bytes or characters a token may have.")
+        int | None,
+        typer.Option("--max-token-length", min=1, metavar="N", help="Bytes or characters a token may have."),
     ] = None,
     limit_alphabet: Annotated[
         int | None,
         typer.Option(
             "--limit-alphabet",
             min=1,
+            metavar="N",
             help="Keep only the most frequent of the bytes or characters that occur; the others vanish from "
             "text. [default: all stay]",
             show_default=False,
@@ -246,7 +271,7 @@ def train(
         typer.Option(
             "--continuing-subword-prefix",
             metavar="PREFIX",
-            help="Marks tokens inside a word, such as ##. (--alphabet chars)",
+            help="Marks tokens inside a word, such as `##`. (--alphabet chars)",
         ),
     ] = None,
     end_of_word_suffix: Annotated[
@@ -254,7 +279,7 @@ def train(
         typer.Option(
             "--end-of-word-suffix",
             metavar="SUFFIX",
-            help="Marks tokens at the end of a word, such as </w>. (--alphabet chars)",
+            help="Marks tokens at the end of a word, such as `</w>`. (--alphabet chars)",
         ),
     ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Train plain BPE, without scaffold tokens.")] = False,
@@ -265,7 +290,7 @@ def train(
     num_workers: WorkersOption = None,
     max_pretoken_length: LongestOption = MAX_PRETOKEN_LENGTH,
 ) -> None:
-    """Train a tokenizer on a corpus, or on tables that `count` wrote.
+    """Train a tokenizer on a corpus, or on tables of counts that `count` wrote.
 
     AutoTokenizer loads DIR; DIR/artifact holds vocab.json, merges.txt and demolish.json. Existing files of
     the same names are replaced once the new ones are complete.
@@ -341,12 +366,12 @@ def _number(text: str) -> int:
     return int(match[1]) * units[match[2]]
 
 
-@app.command()
+@app.command(epilog=_example('tokenize "What the devil is the matter?" -t my-tokenizer'))
 def tokenize(
     tokenizer: Annotated[
         str,
         typer.Option(
-            "--tokenizer", "-t", metavar="DIR", help="A saved tokenizer: folder or name on the Hub."
+            "--tokenizer", "-t", metavar="TOKENIZER", help="A saved tokenizer: folder or name on the Hub."
         ),
     ],
     inputs: Annotated[
@@ -359,14 +384,14 @@ def tokenize(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(
-            "--file", "-f", metavar="FILE", help="A file as for `train`; each line of plain text is a text."
-        ),
+        typer.Option("--file", "-f", metavar="FILE", help="A file of texts; each line of plain text is one."),
     ] = None,
     to: Annotated[
         Form,
         typer.Option(
-            "--to", help="A line of tokens, ids or jsonl for each text; or shards: bin, npy, parquet, arrow."
+            "--to",
+            metavar="FORM",
+            help="A line of tokens, ids or jsonl for each text; or shards: bin, npy, parquet, arrow.",
         ),
     ] = Form.tokens,
     output: Annotated[
@@ -379,23 +404,23 @@ def tokenize(
             "--shard-size",
             parser=_number,
             metavar="TOKENS",
-            help="Tokens from which on a shard is full; k, M and G are 1000, a million, a billion.",
+            help="Tokens from which on a shard is full. k, M and G are 1000, a million, a billion.",
         ),
     ] = "100M",  # type: ignore[assignment]  # parsed like any other
     eos: Annotated[
         bool | None,
         typer.Option(
             "--eos/--no-eos",
-            help="End each document of shards with the EOS token. [default: if there is one]",
+            help="For shards: end each document with the EOS token. [default: if there is one]",
             show_default=False,
         ),
     ] = None,
     lines: Annotated[
         bool,
-        typer.Option("--lines", help="For shards, each line of plain text is a document, not each file."),
+        typer.Option("--lines", help="For shards: each line of plain text is a document, not each file."),
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Start anew, whatever shards are there.")
+        bool, typer.Option("--overwrite", help="For shards: start anew, whatever is there.")
     ] = False,
     field: FieldOption = "text",
 ) -> None:
@@ -450,15 +475,17 @@ def tokenize(
             terminal.line(encoded)
 
 
-@app.command()
+@app.command(epilog=_example("inspect my-tokenizer"))
 def inspect(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="DIR", help="A saved tokenizer (folder or name on the Hub) or an artifact's folder."
+            metavar="TOKENIZER",
+            help="A saved tokenizer (folder or name on the Hub) or an artifact's folder.",
+            show_default=False,
         ),
     ],
-    sample: Annotated[int, typer.Option("--sample", "-n", min=0, help="Scaffold tokens to show.")] = 10,
+    sample: SampleOption = 10,
     history: Annotated[
         str | None,
         typer.Option(
@@ -468,7 +495,7 @@ def inspect(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object instead.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show a tokenizer's sizes, its share of scaffold tokens, and some of them with what they are for."""
     from hf_scaffold import inspection, views, workflow
@@ -483,7 +510,7 @@ def inspect(
         views.show_inspection(found)
 
 
-@app.command()
+@app.command(epilog=_example("push my-tokenizer user/my-tokenizer --private"))
 def push(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A saved tokenizer.", show_default=False)],
     repository: Annotated[
@@ -512,37 +539,38 @@ def push(
     )
 
 
-@app.command()
+@app.command(epilog=_example("audit openai-community/gpt2 books/*.txt"))
 def audit(
     tokenizer: Annotated[
         str,
         typer.Argument(
-            metavar="TOKENIZER", help="Any BPE tokenizer: a tokenizer.json, a folder, or a name on the Hub."
+            metavar="TOKENIZER",
+            help="Any BPE tokenizer: a tokenizer.json, a folder, or a name on the Hub.",
+            show_default=False,
         ),
     ],
     corpus: Corpus,
-    sample: Annotated[int, typer.Option("--sample", "-n", min=0, help="Scaffold tokens to show.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object instead, complete.")] = False,
+    sample: SampleOption = 20,
+    as_json: JsonOption = False,
     field: FieldOption = "text",
     num_workers: WorkersOption = None,
 ) -> None:
-    """Show which tokens of an existing BPE tokenizer are scaffolds on a text, and how rare the others are.
+    """Show which tokens of an existing BPE tokenizer are scaffolds on a corpus, and how rare the others are.
 
-    Its merges are replayed on the text, and the test of Scaffold-BPE's training is put to each of its tokens.
+    Its merges are replayed on the corpus; each of its tokens is put to the test of Scaffold-BPE's training.
     This goes beyond the paper.
     """
     from hf_scaffold import views
     from hf_scaffold.audit import audit_tokenizer
 
-    source = corpus[0] if len(corpus) == 1 else corpus
-    found = audit_tokenizer(tokenizer, source, field=field, num_workers=num_workers)
+    found = audit_tokenizer(tokenizer, corpus, field=field, num_workers=num_workers)
     if as_json:
         terminal.line(found.to_json())
     else:
         views.show_audit(found, sample)
 
 
-@app.command()
+@app.command(epilog=_example("report books/*.txt --held-out other.txt -o report.html"))
 def report(
     corpus: Corpus,
     output: Annotated[
@@ -659,7 +687,7 @@ def report(
     views.show_report(found, output, time.perf_counter() - start)
 
 
-@app.command()
+@app.command(epilog=_example("demo"))
 def demo(
     output: Annotated[
         Path | None,

@@ -30,6 +30,7 @@ __all__ = [
     "Progress",
     "Source",
     "describe_source",
+    "find_files",
     "import_extra",
     "iter_documents",
     "source_names",
@@ -103,9 +104,12 @@ def describe_source(source: Source) -> str:
     Example:
         >>> describe_source("books/*.txt"), describe_source(["a text"])
         ("'books/*.txt'", 'a list')
+        >>> describe_source([Path("a.txt"), Path("b.txt")])
+        "'a.txt' and 1 more"
     """
-    if isinstance(source, str | os.PathLike):
-        return repr(os.fspath(source))
+    if names := source_names(source):
+        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        return f"{names[0]!r}{more}"
     name = type(source).__name__
     return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 

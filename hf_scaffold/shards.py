@@ -16,7 +16,7 @@ import numpy as np
 
 from hf_scaffold._counter import last_cut
 from hf_scaffold._files import write_files
-from hf_scaffold.corpus import Progress, find_files, import_extra, iter_documents
+from hf_scaffold.corpus import Progress, describe_source, find_files, import_extra, iter_documents
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError
 from hf_scaffold.shard_files import FORMATS, Part, Shard, ShardWriter, find_shard_files, open_shard
 
@@ -36,7 +36,7 @@ CUT_WINDOW = 1 << 14  # bytes at a block's end where a place to cut is looked fo
 class ShardIndex:
     """What a folder of shards holds, and what it was made of: the content of index.json.
 
-    Attributes:
+    Args:
         format, shard_size, lines, field: As `write_shards` was asked.
         dtype: Of the ids: "uint16", or "uint32" for a vocabulary of more than 65,536.
         vocab_size: One more than the largest id the tokenizer can give.
@@ -158,9 +158,7 @@ def write_shards(
     paths = [Path(source)] if isinstance(source, str | os.PathLike) else [Path(path) for path in source]
     folder = Path(folder)
     cut = None if lines else _cut_for(tokenizer)
-    blocks = iter_documents(
-        paths[0] if len(paths) == 1 else paths, field=field, cut=cut, mark_ends=True, progress=progress
-    )
+    blocks = iter_documents(paths, field=field, cut=cut, mark_ends=True, progress=progress)
     index = _plan(paths, tokenizer, format, shard_size, add_eos, lines, field)
     if not overwrite:
         index = _resume(index, folder)
@@ -170,12 +168,17 @@ def write_shards(
     index.save(folder)
     _remove_others(folder, index.shards)
     _skip(blocks, index.n_documents)
-    with closing(_write(_ahead(_encode(blocks, tokenizer, index.eos_token_id)), index, folder)) as shards:
-        for shard in shards:
-            index = replace(index, shards=(*index.shards, shard))
-            index.save(folder)
-    if not index.shards:
-        raise CorpusError(f"there is nothing to encode in {', '.join(map(str, paths))}")
+    try:
+        with closing(_write(_ahead(_encode(blocks, tokenizer, index.eos_token_id)), index, folder)) as shards:
+            for shard in shards:
+                index = replace(index, shards=(*index.shards, shard))
+                index.save(folder)
+        if not index.shards:
+            raise CorpusError(f"there is nothing to encode in {describe_source(paths)}")
+    except CorpusError:
+        if not index.shards:  # there is nothing to go on from
+            (folder / INDEX_FILE).unlink()
+        raise
     index = replace(index, complete=True)
     index.save(folder)
     return index

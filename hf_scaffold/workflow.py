@@ -10,11 +10,12 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hf_scaffold._files import refuse_missing_folder
 from hf_scaffold.artifact import CHARACTER_SETTINGS, DEMOLISH_FILE, ScaffoldBPE
 from hf_scaffold.byte_level import SYMBOL_TO_BYTE
-from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH, Progress, import_extra, iter_documents
+from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH, Progress, find_files, import_extra, iter_documents
 from hf_scaffold.counts import PreTokenCounts, count
-from hf_scaffold.errors import ConfigurationError, CorpusError
+from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError
 from hf_scaffold.pretokenize import get_pretokenizer, pretokenizer_of
 from hf_scaffold.symbols import Affixes
 
@@ -62,7 +63,7 @@ def read_counts(
     """Count text files, or read and add up tables of counts.
 
     Args:
-        paths: Files or glob patterns of text, as for `count`; or files that `PreTokenCounts.save` wrote.
+        paths: Files or glob patterns of text, as for `count`; or of tables that `PreTokenCounts.save` wrote.
         pretokenizer: A preset's name. None: the default for text, and whatever made the tables for tables.
         alphabet: As for `count`. None: that of the tables for tables, else bytes.
         field, num_workers, max_pretoken_length, progress: As for `count`.
@@ -70,10 +71,11 @@ def read_counts(
         ConfigurationError: text and tables are mixed, or a table was made with another pre-tokenizer.
         CorpusError, ArtifactError, CountOverflowError: as `count` and `PreTokenCounts` raise them.
     """
-    tables = [path for path in paths if _holds_counts(path)]
+    found = find_files(paths)
+    tables = [path for path in found if _holds_counts(path)]
     if not tables:
         return count(
-            paths[0] if len(paths) == 1 else paths,  # messages can name one source
+            paths,
             pretokenizer=pretokenizer,
             alphabet=alphabet,
             field=field,
@@ -81,7 +83,7 @@ def read_counts(
             max_pretoken_length=max_pretoken_length,
             progress=progress,
         )
-    for path in paths:
+    for path in found:
         if path not in tables:
             raise ConfigurationError(
                 f"{tables[0]} holds counts, {path} doesn't; count it first, then give the tables together"
@@ -209,20 +211,35 @@ def load_tokenizer(source: str) -> "ScaffoldTokenizerFast":
 
     Raises:
         OSError: there is none.
-        ValueError: it is truncated, or not a Scaffold-BPE tokenizer.
+        ArtifactError, ValueError: a file is truncated, or this is no Scaffold-BPE tokenizer.
     """
-    if _means_a_folder(source) and not Path(source).is_dir():
-        raise FileNotFoundError(errno.ENOENT, "no such folder", source)
+    refuse_missing_folder(source)
+    if Path(source).is_file():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), source)
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-    tokenizer: ScaffoldTokenizerFast = ScaffoldTokenizerFast.from_pretrained(source)
+    try:
+        tokenizer: ScaffoldTokenizerFast = ScaffoldTokenizerFast.from_pretrained(source)
+    except (OSError, ValueError) as error:
+        if not Path(source).is_dir():
+            raise FileNotFoundError(
+                f"there is no folder {source} here, and no Scaffold-BPE tokenizer of that name on the Hub: "
+                f"{error}"
+            ) from error
+        _refuse_broken_json(Path(source))
+        raise
     return tokenizer
 
 
-def _means_a_folder(source: str) -> bool:
-    """Whether this can't be the name of a repository on the Hub: name or owner/name."""
-    path = Path(source)
-    return path.is_absolute() or source.startswith((".", "~")) or len(path.parts) > 2
+def _refuse_broken_json(folder: Path) -> None:
+    """Name the file that is truncated, where transformers says only at which character."""
+    for path in sorted(folder.glob("*.json")):
+        try:
+            json.loads(path.read_bytes())
+        except ValueError as error:
+            raise ArtifactError(
+                f"{path} is not valid JSON ({error}); it may be truncated. Save or fetch it again"
+            ) from error
 
 
 def artifact_of(tokenizer: "ScaffoldTokenizerFast") -> ScaffoldBPE:

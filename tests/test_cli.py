@@ -126,6 +126,20 @@ def test_count_takes_files_patterns_and_fields(corpus, tmp_path, succeed):
     assert hs.PreTokenCounts.load(tmp_path / "counts.parquet") == expected
 
 
+def test_help_shows_what_looks_like_html(succeed):
+    assert "</w>" in succeed("train", "--help")
+
+
+COMMANDS = [command.callback.__name__ for command in cli.app.registered_commands]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_an_example_and_what_each_value_is(command, succeed):
+    text = succeed(command, "--help")
+    assert f"hf-scaffold {command}" in text.partition("Example:")[2]
+    assert not re.findall("<(?:int|str|path|list).*?>", text.partition("─ Options")[2])
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_help_names_every_preset(preset, succeed):
     assert preset in succeed("train", "--help")
@@ -183,6 +197,13 @@ def test_training_on_tables_equals_training_on_their_text(shared, tmp_path, succ
         path: data.replace(b'.parquet"', b'.txt"') for path, data in contents(tmp_path / "ab").items()
     }
     assert of_tables == contents(tmp_path / "text")  # but for the names of what was trained on
+
+
+def test_training_on_tables_of_a_pattern(shared, tmp_path, succeed):
+    succeed("count", shared / "text.txt", "-o", tmp_path / "a.parquet")
+    succeed("train", tmp_path / "*.parquet", "--vocab-size", SIZE, "-o", tmp_path / "tokenizer")
+    trained_on_text = (shared / "tokenizer" / "artifact" / "merges.txt").read_bytes()
+    assert (tmp_path / "tokenizer" / "artifact" / "merges.txt").read_bytes() == trained_on_text
 
 
 def test_training_again_gives_the_same_bytes(shared, corpus, tmp_path, succeed):
@@ -351,6 +372,8 @@ BAD_SHARDS = {
     "size no number": (["text.txt", "--to", "bin", "-o", "out", "--shard-size", "1.5M"], "no number such as"),
     "size of nothing": (["text.txt", "--to", "bin", "-o", "out", "--shard-size", "0"], "at least 1 token"),
     "missing file": (["missing.txt", "--to", "bin", "-o", "out"], "missing.txt"),
+    "empty": (["empty.txt", "--to", "bin", "-o", "out"], "nothing to encode in 'empty.txt'"),
+    "not UTF-8": (["latin1.txt", "--to", "bin", "-o", "out"], "latin1.txt is not UTF-8: byte 0xef"),
     "directory": ([".", "--to", "bin", "-o", "out"], "is a directory"),
     "output is a file": (["text.txt", "--to", "bin", "-o", "text.txt"], "text.txt: Not a directory"),
     "no EOS token": (["text.txt", "--to", "bin", "-o", "out", "--eos", "-t", "bare"], "no eos_token"),
@@ -361,6 +384,7 @@ BAD_SHARDS = {
 def test_bad_shards(case, shared, corpus, tmp_path, monkeypatch, fail):
     arguments, expected = BAD_SHARDS[case]
     monkeypatch.chdir(tmp_path)
+    make_bad_corpora(tmp_path)
     trained(vocab_size=300)[1].to_tokenizer().save_pretrained("bare")
     before = contents(tmp_path)
     assert expected in fail("tokenize", "-t", shared / "tokenizer", *arguments)
@@ -477,6 +501,7 @@ BAD_TRAINING = {
     "special token of the alphabet": (["text.txt", "--eos-token", "x"], "'x' is a character of the alphabet"),
     "unknown preset": (["text.txt", "--pretokenizer", "gpt5"], "gpt2-digits, gpt2, llama3, gpt4o"),
     "text among tables": (["counts.parquet", "text.txt"], "counts.parquet holds counts"),
+    "text among tables of a pattern": (["count*", "text.txt"], "counts.parquet holds counts"),
     "tables of another pre-tokenizer": (["counts.parquet", "--pretokenizer", "gpt2"], "with gpt2-digits"),
     "unknown option": (["text.txt", "--vocabsize", "300"], "--vocabsize"),
     "no corpus": ([], "see hf-scaffold train --help"),
@@ -514,8 +539,21 @@ def test_an_output_that_cannot_be_is_refused_before_the_work(command, corpus, tm
     monkeypatch.setattr("hf_scaffold.demo.count", work)
     (tmp_path / "file").write_bytes(b"")
     corpora = [] if command == "demo" else [corpus]
-    message = fail(command, *corpora, "-o", tmp_path / "file" / "output")
+    message = fail(command, *corpora, "-o", tmp_path / "file" / "output.parquet")
     assert f"{tmp_path / 'file'}: Not a directory" in message
+
+
+def test_a_table_that_cannot_be_is_refused_before_the_work(corpus, tmp_path, monkeypatch, fail):
+    def work(*args, **kwargs):
+        raise AssertionError("too late")
+
+    monkeypatch.setattr(workflow, "count", work)
+    (tmp_path / "folder.parquet").mkdir()
+    assert f"{tmp_path / 'folder.parquet'}: Is a directory" in fail(
+        "count", corpus, "-o", tmp_path / "folder.parquet"
+    )
+    # `train` would take it for plain text
+    assert "counts.txt must end in .parquet" in fail("count", corpus, "-o", tmp_path / "counts.txt")
 
 
 @pytest.mark.parametrize("moment", ["save_pretrained", "save"])
@@ -547,7 +585,8 @@ def test_truncated_tokenizer(name, command, shared, tmp_path, fail):
     for path, data in contents(shared / "tokenizer").items():
         if path.parent == Path():
             (tmp_path / path).write_bytes(data[: len(data) // 2] if path.name == name else data)
-    fail(*(["inspect", tmp_path] if command == "inspect" else ["tokenize", "text", "-t", tmp_path]))
+    arguments = ["inspect", tmp_path] if command == "inspect" else ["tokenize", "text", "-t", tmp_path]
+    assert str(tmp_path / name) in fail(*arguments)
 
 
 @pytest.mark.parametrize("name", ["vocab.json", "merges.txt", "demolish.json"])
@@ -561,10 +600,24 @@ def test_truncated_artifact(name, shared, tmp_path, fail):
 def test_missing_tokenizer(name, fail):
     assert f"{name}: no such folder" in fail("inspect", name)
     assert f"{name}: no such folder" in fail("tokenize", "text", "-t", name)
+    assert f"{name}: no such folder" in fail("audit", name, demo.TEXT)
+
+
+def test_a_name_that_is_neither_a_folder_nor_on_the_hub(tmp_path, monkeypatch, fail):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    expected = "no folder nothing-here here, and no Scaffold-BPE tokenizer of that name on the Hub"
+    assert expected in fail("inspect", "nothing-here")
+    assert expected in fail("tokenize", "text", "-t", "nothing-here")
+
+
+def test_a_file_is_no_tokenizer(shared, fail):
+    file = shared / "tokenizer" / "tokenizer.json"
+    assert f"{file}: Not a directory" in fail("tokenize", "text", "-t", file)
 
 
 def test_folder_without_a_tokenizer(tmp_path, fail):
-    fail("inspect", tmp_path)
+    assert f"{tmp_path / 'scaffold.json'} is missing" in fail("inspect", tmp_path)
 
 
 def test_tokenize_bad_input(shared, tmp_path, fail):

@@ -515,9 +515,9 @@ def test_other_files_in_the_folder_stay(tokenizer, corpus, tmp_path):
 
 def test_empty_corpus(tokenizer, tmp_path):
     (tmp_path / "empty.txt").write_bytes(b"")
-    with pytest.raises(hs.CorpusError, match=r"nothing to encode in .*empty\.txt"):
+    with pytest.raises(hs.CorpusError, match=r"nothing to encode in '.*empty\.txt'"):
         write_shards(tmp_path / "empty.txt", tokenizer, tmp_path / "out")
-    assert not list((tmp_path / "out").glob("*shard*"))
+    assert not contents(tmp_path / "out")
     (tmp_path / "text.txt").write_bytes(b"hug")
     assert write_shards(tmp_path / "text.txt", tokenizer, tmp_path / "out").n_documents == 1
 
