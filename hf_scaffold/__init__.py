@@ -25,12 +25,14 @@ from hf_scaffold.errors import (
     ConfigurationError,
     CorpusError,
     CountOverflowError,
+    HubError,
     ScaffoldError,
+    VocabSizeError,
 )
 
 if TYPE_CHECKING:
     from hf_scaffold.artifact import ScaffoldBPE
-    from hf_scaffold.audit import audit_tokenizer, bpe_from_tokenizer
+    from hf_scaffold.audit import Audit, Conversion, audit_tokenizer, bpe_from_tokenizer
     from hf_scaffold.baselines import BASELINES, load_any_tokenizer, train_baseline
     from hf_scaffold.comparison import Standalone, VocabularyChange, compare, standalone_share
     from hf_scaffold.counts import PreTokenCounts, count
@@ -42,17 +44,21 @@ if TYPE_CHECKING:
     from hf_scaffold.tables import MetricRow, TokenizerComparison, compare_tokenizers
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
     from hf_scaffold.trainer import train, train_tokenizer
+    from hf_scaffold.training_log import TrainingLog
 
 __all__ = [
     "BASELINES",
     "CHARACTER_PRESETS",
     "PRESETS",
     "ArtifactError",
+    "Audit",
     "ConfigurationError",
+    "Conversion",
     "CorpusError",
     "CountOverflowError",
     "Evaluation",
     "EvaluationText",
+    "HubError",
     "MetricRow",
     "PreTokenCounts",
     "Pretokenizer",
@@ -63,6 +69,8 @@ __all__ = [
     "ShardIndex",
     "Standalone",
     "TokenizerComparison",
+    "TrainingLog",
+    "VocabSizeError",
     "VocabularyChange",
     "audit_tokenizer",
     "bpe_from_tokenizer",
@@ -89,6 +97,8 @@ _HOMES = {
     "BASELINES": "baselines",
     "CHARACTER_PRESETS": "pretokenize",
     "PRESETS": "pretokenize",
+    "Audit": "audit",
+    "Conversion": "audit",
     "Evaluation": "evaluation",
     "EvaluationText": "evaluation",
     "MetricRow": "tables",
@@ -100,11 +110,12 @@ _HOMES = {
     "ShardIndex": "shards",
     "Standalone": "comparison",
     "TokenizerComparison": "tables",
+    "TrainingLog": "training_log",
     "VocabularyChange": "comparison",
-    "compare": "comparison",
-    "compare_tokenizers": "tables",
     "audit_tokenizer": "audit",
     "bpe_from_tokenizer": "audit",
+    "compare": "comparison",
+    "compare_tokenizers": "tables",
     "count": "counts",
     "evaluate": "evaluation",
     "figure_frequencies": "figures",

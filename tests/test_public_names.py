@@ -1,0 +1,70 @@
+"""What `hf_scaffold` exports is there, says what it is, and shows how it is used."""
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hf_scaffold as hs
+from hf_scaffold import errors
+
+FUNCTIONS = sorted(name for name in hs.__all__ if inspect.isfunction(getattr(hs, name)))
+CLASSES = sorted(name for name in hs.__all__ if inspect.isclass(getattr(hs, name)))
+ERRORS = {name for name in CLASSES if issubclass(getattr(hs, name), hs.ScaffoldError)}
+
+
+def test_every_name_is_there_once():
+    assert len(set(hs.__all__)) == len(hs.__all__)
+    assert set(hs.__all__) <= set(dir(hs))
+    assert all(hasattr(hs, name) for name in hs.__all__)
+
+
+def test_every_error_is_exported():
+    assert set(errors.__all__) == ERRORS
+
+
+def test_type_checkers_see_the_same_names():
+    tree = ast.parse(Path(hs.__file__).read_text(encoding="utf-8"))
+    imported = {
+        alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert set(hs.__all__) <= imported
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_say_what_they_take_and_raise_and_show_an_example(name):
+    text = inspect.getdoc(getattr(hs, name))
+    for part in ("Args:", "Raises:") + (() if name == "load_any_tokenizer" else ("Example:", ">>> ")):
+        assert part in text, f"{name} has no {part}"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_mention_every_argument(name):
+    function = getattr(hs, name)
+    described = inspect.getdoc(function).partition("Args:")[2]
+    for argument in inspect.signature(function).parameters:
+        if (
+            name == "train_tokenizer"
+            and "vocab_size, min_frequency, …, scaffold: As for `train`" in described
+        ):
+            continue
+        assert argument in described, f"{name} does not describe {argument}"
+
+
+@pytest.mark.parametrize("name", sorted(set(CLASSES) - ERRORS))
+def test_classes_say_what_they_hold(name):
+    assert "Args:" in inspect.getdoc(getattr(hs, name)), name
+
+
+def test_importing_the_package_is_quick():
+    """Neither transformers nor numpy is imported before something needs it."""
+    command = "import hf_scaffold, sys; print({'numpy', 'transformers', 'tokenizers'} & {*sys.modules})"
+    assert subprocess.check_output([sys.executable, "-P", "-c", command], text=True) == "set()\n"
+
+
+def test_a_name_that_is_not_there():
+    with pytest.raises(AttributeError, match="no attribute 'trane'"):
+        _ = hs.trane
