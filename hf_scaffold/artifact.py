@@ -24,7 +24,7 @@ from hf_scaffold._files import write_files
 from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE, bytes_to_symbols, symbols_to_bytes
 from hf_scaffold.decoding import decoder_for
 from hf_scaffold.errors import ArtifactError, ConfigurationError
-from hf_scaffold.pretokenize import Pretokenizer, get_pretokenizer
+from hf_scaffold.pretokenize import Pretokenizer, get_pretokenizer, pretokenizer_of
 from hf_scaffold.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes
 from hf_scaffold.training_log import TrainingLog, life_of
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hf_scaffold.counts import PreTokenCounts
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = ["EncodedRows", "Pair", "ScaffoldBPE", "derive_demolish_map", "rows_alike"]
+__all__ = ["EncodedRows", "Pair", "ScaffoldBPE", "artifact_of", "derive_demolish_map", "rows_alike"]
 
 FORMAT_VERSION = 1
 VOCAB_FILE, MERGES_FILE, DEMOLISH_FILE = "vocab.json", "merges.txt", "demolish.json"
@@ -477,6 +477,46 @@ def rows_alike(first: EncodedRows, second: EncodedRows) -> NDArray[np.bool_]:
     row_of = np.repeat(np.flatnonzero(alike), lengths[alike])
     alike[row_of[differs]] = False
     return alike
+
+
+def artifact_of(tokenizer: ScaffoldTokenizerFast) -> ScaffoldBPE:
+    """The artifact that a tokenizer was made of, with everything but its stop_reason and log.
+
+    Raises:
+        ConfigurationError: `bpe_from_tokenizer` made the tokenizer of another one, not of an artifact.
+    """
+    backend, scaffold = tokenizer.backend_tokenizer, tokenizer.scaffold
+    if "unused" in scaffold:
+        raise ConfigurationError("a tokenizer that bpe_from_tokenizer made of another one has no artifact")
+    model = json.loads(backend.to_str())["model"]
+    merges = [(left, right) for left, right in scaffold["merges"]]
+    pretokenizer = pretokenizer_of(backend)
+    by_character = pretokenizer.alphabet == "chars"
+    settings = {name: model[name] for name in CHARACTER_SETTINGS if by_character and model[name]}
+    affixes = Affixes(model["continuing_subword_prefix"] or "", model["end_of_word_suffix"] or "")
+    first_rules = dict(zip(affixes.join_all(merges[::-1]), merges[::-1], strict=True))
+    rank = {pair: position for position, pair in enumerate(merges)}
+    tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    added = {token.content for token in backend.get_added_tokens_decoder().values()}
+    fixed = added - first_rules.keys() - (set() if by_character else SYMBOL_TO_BYTE.keys())
+    special_tokens = list(itertools.takewhile(fixed.__contains__, tokens))
+    raw_merges = [(left, right) for left, right in model["merges"]]
+    scaffold_tokens = sorted(scaffold["demolish"], key=lambda token: rank[first_rules[token]])
+    return ScaffoldBPE(
+        merges=merges,
+        vocab={token: token_id for token_id, token in enumerate([*tokens, *scaffold_tokens])},
+        demolish_map={token: tuple(scaffold["demolish"][token]) for token in scaffold_tokens},
+        special_tokens=special_tokens,
+        pretokenizer=pretokenizer,
+        raw_splits={
+            token: pair
+            for token, pair in zip(affixes.join_all(raw_merges), raw_merges, strict=True)
+            if first_rules.get(token) != pair
+        },
+        raw_agreement=scaffold["raw_agreement"],
+        training=scaffold.get("training"),
+        **settings,
+    )
 
 
 def special_tokens_in(kwargs: Mapping[str, Any]) -> list[str | AddedToken]:

@@ -32,6 +32,7 @@ from hf_scaffold._files import refuse_missing_folder
 from hf_scaffold._trainer import MergeLoop, MergeReplay
 from hf_scaffold.artifact import Pair, derive_demolish_map
 from hf_scaffold.byte_level import SYMBOL_TO_BYTE, bytes_to_symbols, symbols_to_bytes
+from hf_scaffold.corpus import Source
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.pretokenize import Pretokenizer, pretokenizer_of
@@ -105,7 +106,11 @@ class Audit:
 
 
 def audit_tokenizer(
-    tokenizer: Any, corpus: Any, *, field: str = "text", num_workers: int | None = None
+    tokenizer: Any,
+    corpus: Source | PreTokenCounts,
+    *,
+    field: str = "text",
+    num_workers: int | None = None,
 ) -> Audit:
     """Find the scaffold tokens of a BPE tokenizer on a text. This goes beyond the paper.
 
@@ -151,7 +156,7 @@ class Conversion:
 
 def bpe_from_tokenizer(
     tokenizer: Any,
-    corpus: Any,
+    corpus: Source | PreTokenCounts,
     *,
     compact: bool = False,
     field: str = "text",
@@ -327,7 +332,9 @@ class _Model:
 _GONE, _BREAK = -1, -2  # in place of a symbol: nothing is there; something is that doesn't merge
 
 
-def _counts(model: _Model, corpus: Any, field: str, num_workers: int | None) -> PreTokenCounts:
+def _counts(
+    model: _Model, corpus: Source | PreTokenCounts, field: str, num_workers: int | None
+) -> PreTokenCounts:
     if not isinstance(corpus, PreTokenCounts):
         return count(corpus, pretokenizer=model.pretokenizer, field=field, num_workers=num_workers)
     if corpus.pretokenizer != model.pretokenizer:
@@ -442,7 +449,7 @@ def _like(
     fast: PreTrainedTokenizerFast, public: BPE, scaffold: dict[str, Any], remap: NDArray[np.int64]
 ) -> ScaffoldTokenizerFast:
     """A tokenizer with everything of another but its model; ids in templates are mapped."""
-    from hf_scaffold.retrain import settings_of
+    from hf_scaffold.like import settings_of
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
     state = json.loads(fast.backend_tokenizer.to_str())

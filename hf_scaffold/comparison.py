@@ -7,19 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.byte_level import symbols_to_bytes
 from hf_scaffold.corpus import Source
 from hf_scaffold.counts import PreTokenCounts
-from hf_scaffold.encoders import ArtifactEncoder, encoder_of, weighted
+from hf_scaffold.encoders import ArtifactEncoder, Frequencies, encoder_of, weighted
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.evaluation import Evaluation, EvaluationText, evaluate
 
 __all__ = ["Standalone", "VocabularyChange", "compare", "standalone_share"]
-
-Frequencies = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

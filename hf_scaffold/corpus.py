@@ -15,11 +15,11 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 from hf_scaffold.errors import ConfigurationError, CorpusError
 
@@ -29,6 +29,7 @@ __all__ = [
     "Cut",
     "Progress",
     "Source",
+    "batches",
     "describe_source",
     "find_files",
     "import_extra",
@@ -39,6 +40,7 @@ __all__ = [
 Source: TypeAlias = str | os.PathLike[str] | Iterable[Any]
 Cut: TypeAlias = Callable[[bytes], int]
 Progress: TypeAlias = Callable[[int, int | None], None]
+_Item = TypeVar("_Item", bound=Sized)
 
 MAX_PRETOKEN_LENGTH = 1_000_000  # bytes; what is longer is no word
 BLOCK_SIZE = 1 << 20  # bytes read at a time, and the length from which a document is cut
@@ -126,6 +128,25 @@ def source_names(source: Source) -> list[str]:
     if not isinstance(source, list | tuple):
         return []
     return [os.fspath(path) for path in source if isinstance(path, os.PathLike)]
+
+
+def batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    """Consecutive items in lists, each complete once its items' lengths reach `size` together.
+
+    Example:
+        >>> list(batches([b"one", b"two", b"", b"three"], 6))
+        [[b'one', b'two'], [b'', b'three']]
+    """
+    batch: list[_Item] = []
+    length = 0
+    for item in items:
+        batch.append(item)
+        length += len(item)
+        if length >= size:
+            yield batch
+            batch, length = [], 0
+    if batch:
+        yield batch
 
 
 def import_extra(module: str, extra: str) -> Any:

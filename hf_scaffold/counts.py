@@ -32,6 +32,7 @@ from hf_scaffold.corpus import (
     MAX_PRETOKEN_LENGTH,
     Progress,
     Source,
+    batches,
     describe_source,
     import_extra,
     iter_documents,
@@ -502,7 +503,7 @@ def _count_in_threads(
             free.put(counter)
 
     pool = ThreadPoolExecutor(num_workers) if num_workers > 1 else None
-    for _ in _map(pool, add, _batches(documents, _THREAD_BATCH), num_workers):
+    for _ in _map(pool, add, batches(documents, _THREAD_BATCH), num_workers):
         pass
     merged = counters.pop()
     while counters:
@@ -519,7 +520,7 @@ def _count_in_processes(
     count_batch = partial(_count_texts, pretokenizer.to_json())
     total: Counter[bytes] = Counter()
     try:
-        for counts in _map(pool, count_batch, _batches(documents, _PROCESS_BATCH), num_workers):
+        for counts in _map(pool, count_batch, batches(documents, _PROCESS_BATCH), num_workers):
             total.update(counts)
     except BrokenProcessPool as error:
         raise ConfigurationError(
@@ -563,16 +564,3 @@ def _map(
             yield pending.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _batches(documents: Iterator[bytes], size: int) -> Iterator[list[bytes]]:
-    """Lists of documents of about `size` bytes together."""
-    batch, n_bytes = [], 0
-    for document in documents:
-        batch.append(document)
-        n_bytes += len(document)
-        if n_bytes >= size:
-            yield batch
-            batch, n_bytes = [], 0
-    if batch:
-        yield batch

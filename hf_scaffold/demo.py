@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
 from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.counts import PreTokenCounts, count
+from hf_scaffold.encoders import weighted
 from hf_scaffold.errors import ArtifactError
 from hf_scaffold.inspection import bytes_per_token
 from hf_scaffold.trainer import train
@@ -101,8 +100,7 @@ class Demo:
     def _uses(self, bpe: ScaffoldBPE) -> Iterator[TokenUse]:
         """Every token of the vocabulary but the special ones, in the order of ids."""
         ids, ends = bpe.encoder.encode(self.counts.data, self.counts.offsets)
-        occurrences = np.zeros(bpe.vocab_size, np.int64)
-        np.add.at(occurrences, ids, np.repeat(self.counts.counts, np.diff(ends)))
+        occurrences = weighted(ids, ends, self.counts, bpe.vocab_size)
         fixed = len(bpe.special_tokens)
         yield from map(TokenUse, bpe.tokens[fixed:], occurrences[fixed:].tolist())
 

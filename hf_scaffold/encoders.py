@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from hf_scaffold._cpus import n_cpus
-from hf_scaffold.artifact import ScaffoldBPE
+from hf_scaffold.artifact import ScaffoldBPE, artifact_of
 from hf_scaffold.byte_level import bytes_to_symbols
+from hf_scaffold.corpus import batches
 from hf_scaffold.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.pretokenize import Pretokenizer
@@ -20,7 +21,15 @@ from hf_scaffold.pretokenize import Pretokenizer
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["ArtifactEncoder", "Encoder", "encoder_of", "occurrences", "tokens_by_id", "weighted"]
+__all__ = [
+    "ArtifactEncoder",
+    "Encoder",
+    "Frequencies",
+    "encoder_of",
+    "occurrences",
+    "tokens_by_id",
+    "weighted",
+]
 
 EncodeTexts = Callable[[list[str]], Iterable[Sequence[int]]]
 Frequencies = NDArray[np.int64]
@@ -151,7 +160,6 @@ def _encoder_from_transformers(name: str, tokenizer: PreTrainedTokenizerBase) ->
     from transformers import PreTrainedTokenizerFast
 
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
-    from hf_scaffold.workflow import artifact_of
 
     if isinstance(tokenizer, ScaffoldTokenizerFast):
         return ArtifactEncoder(name, tokens_by_id(tokenizer.get_vocab()), artifact_of(tokenizer))
@@ -193,22 +201,9 @@ def weighted(
 def occurrences(encode: EncodeTexts, texts: Iterable[str], size: int) -> Frequencies:
     """Occurrences of each id in texts, for as many ids as there are, but at least `size`."""
     frequencies = np.zeros(size, np.int64)
-    for batch in _batches(texts):
+    for batch in batches(texts, _BATCH_SIZE):
         ids = np.fromiter(chain.from_iterable(encode(batch)), np.int64)
         found = np.bincount(ids, minlength=len(frequencies))
         found[: len(frequencies)] += frequencies
         frequencies = found
     return frequencies
-
-
-def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    batch: list[str] = []
-    size = 0
-    for text in texts:
-        batch.append(text)
-        size += len(text)
-        if size >= _BATCH_SIZE:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 
 from hf_scaffold.corpus import Source, iter_documents
 from hf_scaffold.counts import PreTokenCounts, count
-from hf_scaffold.encoders import Encoder, encoder_of, occurrences, weighted
+from hf_scaffold.encoders import Encoder, Frequencies, encoder_of, occurrences, weighted
 from hf_scaffold.errors import ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.pretokenize import Pretokenizer
 
 __all__ = ["Evaluation", "EvaluationText", "evaluate"]
-
-Frequencies = NDArray[np.int64]
 
 PERCENTILES = (50, 75, 90, 95, 99)
 RARE = (1, 10, 100, 1000)

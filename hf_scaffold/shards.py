@@ -16,7 +16,7 @@ import numpy as np
 
 from hf_scaffold._counter import last_cut
 from hf_scaffold._files import write_files
-from hf_scaffold.corpus import Progress, describe_source, find_files, import_extra, iter_documents
+from hf_scaffold.corpus import Progress, batches, describe_source, find_files, import_extra, iter_documents
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError
 from hf_scaffold.shard_files import FORMATS, Part, Shard, ShardWriter, find_shard_files, open_shard
 
@@ -317,7 +317,7 @@ def _skip(blocks: Iterator[bytes], n_documents: int) -> None:
 def _encode(
     blocks: Iterator[bytes], tokenizer: ScaffoldTokenizerFast, eos_token_id: int | None
 ) -> Iterator[Part]:
-    for batch in _batches(blocks):
+    for batch in batches(blocks, BATCH_SIZE):
         is_end = np.array([not block for block in batch])
         ids, offsets = tokenizer.encode_batch_to_arrays(
             [block.decode() for block in batch if block], add_special_tokens=False
@@ -327,19 +327,6 @@ def _encode(
             ids = np.insert(ids, ends, eos_token_id)
             ends = ends + np.arange(1, len(ends) + 1)
         yield Part(ids, ends)
-
-
-def _batches(blocks: Iterator[bytes]) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
-    size = 0
-    for block in blocks:
-        batch.append(block)
-        size += len(block)
-        if size >= BATCH_SIZE:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def _ahead(parts: Iterator[Part]) -> Iterator[Part]:

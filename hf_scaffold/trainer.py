@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
@@ -19,7 +19,7 @@ from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE
 from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH, source_names
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError, VocabSizeError
-from hf_scaffold.pretokenize import pretokenizer_of
+from hf_scaffold.pretokenize import Pretokenizer, pretokenizer_of
 from hf_scaffold.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes
 from hf_scaffold.training_log import TrainingLog, with_merges
 
@@ -149,19 +149,15 @@ def train(
     unknown = None if unk_token is None else str(unk_token)
     if unknown is not None and unknown not in specials:
         specials.append(unknown)
-    if counts.pretokenizer.alphabet != "chars":
-        _refuse_options_of_characters(
-            unk_token=unk_token,
-            fuse_unk=fuse_unk,
-            byte_fallback=byte_fallback,
-            continuing_subword_prefix=continuing_subword_prefix,
-            end_of_word_suffix=end_of_word_suffix,
-        )
+    of_characters = {
+        "unk_token": unknown,
+        "fuse_unk": fuse_unk,
+        "byte_fallback": byte_fallback,
+        "continuing_subword_prefix": continuing_subword_prefix or None,
+        "end_of_word_suffix": end_of_word_suffix or None,
+    }
     affixes = Affixes(continuing_subword_prefix or "", end_of_word_suffix or "")
-    if byte_fallback and (affixes != NO_AFFIXES or counts.pretokenizer.writes_bytes):
-        raise ConfigurationError(
-            "byte_fallback goes neither with affixes nor with a pre-tokenizer that writes bytes"
-        )
+    _check_options_of_characters(of_characters, affixes, counts.pretokenizer)
     sizes = [vocab_size] if isinstance(vocab_size, int | np.integer) else list(vocab_size)
     if not sizes:
         raise ConfigurationError("vocab_size is an empty list; it must hold at least one size")
@@ -194,11 +190,7 @@ def train(
             affixes,
             special_tokens=specials,
             pretokenizer=counts.pretokenizer,
-            unk_token=unknown,
-            fuse_unk=fuse_unk,
-            byte_fallback=byte_fallback,
-            continuing_subword_prefix=continuing_subword_prefix or None,
-            end_of_word_suffix=end_of_word_suffix or None,
+            **of_characters,
             stop_reason=_stop_reason(outcome, loop, size, min_frequency),
             training=_training(counts, {"vocab_size": size, **settings}),
             log=_training_log(loop) if log else None,
@@ -300,7 +292,7 @@ def train_tokenizer(
         >>> tokenizer.eos_token_id
         0
     """
-    from hf_scaffold.retrain import empty_like, fill, special_tokens_of, symbol_options
+    from hf_scaffold.like import empty_like, fill, special_tokens_of, symbol_options
 
     specials = list({str(token): token for token in [*special_tokens, *special_tokens_in(kwargs)]}.values())
     pipeline = {"pretokenizer": pretokenizer, "normalizer": normalizer, "alphabet": alphabet}
@@ -386,12 +378,18 @@ def _merge_loop(
     return loop
 
 
-def _refuse_options_of_characters(**options: Any) -> None:
+def _check_options_of_characters(
+    options: Mapping[str, Any], affixes: Affixes, pretokenizer: Pretokenizer
+) -> None:
     for name, value in options.items():
-        if value:
+        if value and pretokenizer.alphabet != "chars":
             raise ConfigurationError(
                 f"{name} needs an alphabet of characters; count the corpus with alphabet='chars'"
             )
+    if options["byte_fallback"] and (affixes != NO_AFFIXES or pretokenizer.writes_bytes):
+        raise ConfigurationError(
+            "byte_fallback goes neither with affixes nor with a pre-tokenizer that writes bytes"
+        )
 
 
 def _alphabet(

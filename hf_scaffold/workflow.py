@@ -6,25 +6,21 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hf_scaffold._files import refuse_missing_folder
-from hf_scaffold.artifact import CHARACTER_SETTINGS, DEMOLISH_FILE, ScaffoldBPE
-from hf_scaffold.byte_level import SYMBOL_TO_BYTE
+from hf_scaffold.artifact import DEMOLISH_FILE, ScaffoldBPE, artifact_of
 from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH, Progress, find_files, import_extra, iter_documents
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError
-from hf_scaffold.pretokenize import get_pretokenizer, pretokenizer_of
-from hf_scaffold.symbols import Affixes
+from hf_scaffold.pretokenize import get_pretokenizer
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
 __all__ = [
     "ARTIFACT_FOLDER",
-    "artifact_of",
     "folder_or_temporary",
     "format_line",
     "load_artifact",
@@ -240,42 +236,6 @@ def _refuse_broken_json(folder: Path) -> None:
             raise ArtifactError(
                 f"{path} is not valid JSON ({error}); it may be truncated. Save or fetch it again"
             ) from error
-
-
-def artifact_of(tokenizer: "ScaffoldTokenizerFast") -> ScaffoldBPE:
-    """The artifact that a tokenizer was made of, with everything but its stop_reason."""
-    backend, scaffold = tokenizer.backend_tokenizer, tokenizer.scaffold
-    if "unused" in scaffold:
-        raise ConfigurationError("a tokenizer that bpe_from_tokenizer made of another one has no artifact")
-    model = json.loads(backend.to_str())["model"]
-    merges = [(left, right) for left, right in scaffold["merges"]]
-    pretokenizer = pretokenizer_of(backend)
-    by_character = pretokenizer.alphabet == "chars"
-    settings = {name: model[name] for name in CHARACTER_SETTINGS if by_character and model[name]}
-    affixes = Affixes(model["continuing_subword_prefix"] or "", model["end_of_word_suffix"] or "")
-    first_rules = dict(zip(affixes.join_all(merges[::-1]), merges[::-1], strict=True))
-    rank = {pair: position for position, pair in enumerate(merges)}
-    tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
-    added = {token.content for token in backend.get_added_tokens_decoder().values()}
-    fixed = added - first_rules.keys() - (set() if by_character else SYMBOL_TO_BYTE.keys())
-    special_tokens = list(takewhile(fixed.__contains__, tokens))
-    raw_merges = [(left, right) for left, right in model["merges"]]
-    scaffold_tokens = sorted(scaffold["demolish"], key=lambda token: rank[first_rules[token]])
-    return ScaffoldBPE(
-        merges=merges,
-        vocab={token: token_id for token_id, token in enumerate([*tokens, *scaffold_tokens])},
-        demolish_map={token: tuple(scaffold["demolish"][token]) for token in scaffold_tokens},
-        special_tokens=special_tokens,
-        pretokenizer=pretokenizer,
-        raw_splits={
-            token: pair
-            for token, pair in zip(affixes.join_all(raw_merges), raw_merges, strict=True)
-            if first_rules.get(token) != pair
-        },
-        raw_agreement=scaffold["raw_agreement"],
-        training=scaffold.get("training"),
-        **settings,
-    )
 
 
 @contextmanager
