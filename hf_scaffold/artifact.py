@@ -78,8 +78,8 @@ class ScaffoldBPE:
             follow the special tokens.
         continuing_subword_prefix: Begins every token that doesn't begin a pre-token.
         end_of_word_suffix: Ends every token that ends a pre-token.
-        training: What it was trained on, for its model card: pretokens, distinct_pretokens, bytes, settings,
-            and sources (see `with_sources`); None if unknown.
+        training: What it was trained on, for its model card: pretokens, distinct_pretokens, bytes, alphabet,
+            pretokenizer, settings, and sources (see `with_sources`); None if unknown.
         log: What happened in training, if it was asked for; no matter for equality.
     Raises:
         ArtifactError: the parts contradict each other.

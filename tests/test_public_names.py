@@ -34,11 +34,9 @@ def test_type_checkers_see_the_same_names():
     assert set(hs.__all__) <= imported
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions_say_what_they_take_and_raise_and_show_an_example(name):
-    text = inspect.getdoc(getattr(hs, name))
-    for part in ("Args:", "Raises:") + (() if name == "load_any_tokenizer" else ("Example:", ">>> ")):
-        assert part in text, f"{name} has no {part}"
+@pytest.mark.parametrize("name", sorted({*FUNCTIONS} - {"load_any_tokenizer"}))
+def test_functions_show_an_example(name):
+    assert ">>> " in inspect.getdoc(getattr(hs, name)).partition("Example:")[2]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
