@@ -436,8 +436,8 @@ def test_memory_holds_few_batches(tokenizer, tmp_path, monkeypatch):
         n_written += len(tokenizer.decode(part.ids[part.ids > 2]).encode())
         lead.append(n_read - n_written)
 
-    batches = shards._batches
-    monkeypatch.setattr(shards, "_batches", lambda blocks: batches(counted(blocks)))
+    batches = shards.batches
+    monkeypatch.setattr(shards, "batches", lambda blocks, size: batches(counted(blocks), size))
     monkeypatch.setattr(shard_files.ShardWriter, "add", add_and_look)
     write_shards(tmp_path / "corpus.jsonl", tokenizer, tmp_path / "out")
     assert n_read == n_written > 20_000
