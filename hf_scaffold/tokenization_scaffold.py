@@ -691,7 +691,7 @@ class CallBackend:
         self.public = public
         self.expanded = expanded
         self.pipelines_of = pipelines_of
-        self.ids_only = ids_only and draw is None and not expanded.dropout
+        self.ids_only = ids_only and draw is None
         self.draw = draw
         self.encode_special_tokens: bool = public.encode_special_tokens
         self.frame = Tokenizer(BPE())
@@ -731,30 +731,51 @@ class CallBackend:
         encode = partial(
             self.encode_exactly, is_pretokenized=is_pretokenized, add_special_tokens=add_special_tokens
         )
-        if not self.ids_only or is_pretokenized or self.truncation or self.padding:
-            try:
-                return encode(samples)
-            except TypeError:
-                # Encoded one by one, sequences of a pair are refused in other words than the pair would be.
-                self.frame.encode_batch(inputs, add_special_tokens=False, is_pretokenized=is_pretokenized)
-                raise
-        # Where no length matters the template may come before demolishing. So the native batch is final for
-        # texts without scaffold tokens, and for the others good for the ids, mostly all that is wanted.
-        encodings = encode_all(self.pipelines.framing, inputs, False, add_special_tokens)
+        no_length_matters = self.ids_only and not (is_pretokenized or self.truncation or self.padding)
+        if no_length_matters and not self.expanded.dropout:
+            # So the template may come before demolishing, and the native batch is final for texts without
+            # scaffold tokens, and for the others good for the ids, mostly all that is wanted.
+            encodings = encode_all(self.pipelines.framing, inputs, False, add_special_tokens)
+            return [
+                self.expanded.demolish_lazily(encoding, partial(encode, [sample]))
+                for sample, encoding in zip(samples, encodings, strict=True)
+            ]
+        try:
+            return self.drop_lazily(samples, add_special_tokens) if no_length_matters else encode(samples)
+        except TypeError:
+            # Encoded one by one, sequences of a pair are refused in other words than the pair would be.
+            self.frame.encode_batch(inputs, add_special_tokens=False, is_pretokenized=is_pretokenized)
+            raise
+
+    def drop_lazily(
+        self, samples: list[tuple[Any, ...]], add_special_tokens: bool
+    ) -> "list[Encoding | LazyEncoding]":
+        """Ids of the backend's dropout. Encoded again it would be another draw: so this one is kept."""
+        drawn = iter(encode_all(self.pipelines.bare, list(chain.from_iterable(samples)), False, False))
+        rows = [[next(drawn) for _ in sample] for sample in samples]
+
+        def demolish(sample: tuple[Any, ...], row: list[Encoding]) -> list[Encoding]:
+            # Threads may be here together, and `demolish` uses up what it gets.
+            copies = (Encoding.merge([encoding], growing_offsets=False) for encoding in row)
+            return self.frame_rows([list(map(self.demolish, copies, sample))], add_special_tokens)
+
         return [
-            self.expanded.demolish_lazily(encoding, partial(encode, [sample]))
-            for sample, encoding in zip(samples, encodings, strict=True)
+            self.expanded.demolish_lazily(framed, partial(demolish, sample, row))
+            for sample, row, framed in zip(
+                samples, rows, self.frame_rows(rows, add_special_tokens), strict=True
+            )
         ]
 
     def encode_exactly(
         self, samples: list[tuple[Any, ...]], is_pretokenized: bool, add_special_tokens: bool
     ) -> list[Encoding]:
         """Encode each sequence and demolish; then truncate, add the template and pad, natively."""
-        sequences = list(chain.from_iterable(samples))
-        encodings = iter(self.encode_sequences(sequences, is_pretokenized))
+        encodings = iter(self.encode_sequences(list(chain.from_iterable(samples)), is_pretokenized))
+        return self.frame_rows([[next(encodings) for _ in sample] for sample in samples], add_special_tokens)
+
+    def frame_rows(self, rows: list[list[Encoding]], add_special_tokens: bool) -> list[Encoding]:
         framed = []
-        for sample in samples:
-            first, *rest = (next(encodings) for _ in sample)
+        for first, *rest in rows:
             second = rest[0] if rest else None
             if second is not None and self.truncation:
                 second = with_type_id_1(second)  # the frame sets type ids, except in what overflows
@@ -782,22 +803,27 @@ class CallBackend:
     ) -> dict[int, list[LocatedPiece]]:
         """The pieces at these positions, each with the characters it stands for.
 
-        A normalizer, a prefix space or a character split between tokens hides which character a byte came
-        from. Then the offsets are those of the symbols, as the backend itself gives them.
+        A normalizer or a prefix space hides which character a byte came from. Then the offsets are those of
+        the symbols, as the backend itself gives them.
         """
         symbols: Symbols | None = None
         located = {}
+        tokens, offsets, words = encoding.tokens, encoding.offsets, encoding.word_ids
         for position, parts in pieces.items():
-            tokens = [token for _, token in parts]
-            start, stop = encoding.token_to_chars(position)  # type: ignore[misc]  # there is such a token
-            text = sequence if isinstance(sequence, str) else sequence[encoding.token_to_word(position)]
-            offsets = None
+            text = sequence if isinstance(sequence, str) else sequence[words[position]]
+            names = [token for _, token in parts]
+            found = None
             if self.pipelines.bare.normalizer is None:
-                offsets = walk_characters(text[start:stop], start, tokens)
-            if offsets is None:
+                first, end = whole_characters(position, offsets, words)
+                spelled = [*tokens[first:position], *names, *tokens[position + 1 : end]]
+                start, stop = offsets[first][0], offsets[end - 1][1]
+                found = walk_characters(text[start:stop], start, spelled)
+            if found is not None:
+                found = found[position - first :][: len(parts)]
+            else:
                 symbols = symbols or self.locate_symbols(encoding, sequence)
-                offsets = symbols.offsets_of(position, tokens)
-            located[position] = [(*part, at) for part, at in zip(parts, offsets, strict=True)]
+                found = symbols.offsets_of(position, names)
+            located[position] = [(*part, at) for part, at in zip(parts, found, strict=True)]
         return located
 
     def locate_symbols(self, encoding: Encoding, sequence: Any) -> "Symbols":
@@ -977,18 +1003,28 @@ def encoding_from(state: bytes) -> Encoding:
     return encoding
 
 
-def walk_characters(text: str, start: int, parts: list[str]) -> list[Offsets] | None:
-    """Offsets of a token's parts, given in stand-ins; None unless the text spells the whole token.
+def whole_characters(position: int, offsets: list[Offsets], words: list[int | None]) -> tuple[int, int]:
+    """The tokens, from the first up to the second, that the characters of one are split between."""
+    first, end = position, position + 1
+    while first and words[first - 1] == words[position] and offsets[first - 1][1] > offsets[first][0]:
+        first -= 1
+    while end < len(words) and words[end] == words[position] and offsets[end - 1][1] > offsets[end][0]:
+        end += 1
+    return first, end
 
-    A part that begins or ends inside a character covers it, as in the backend's own offsets.
+
+def walk_characters(text: str, start: int, tokens: list[str]) -> list[Offsets] | None:
+    """Offsets of tokens, given in stand-ins; None unless they spell the text.
+
+    A token that begins or ends inside a character covers it, as in the backend's own offsets.
     Example:
         >>> walk_characters("né", 5, ["nÃ", "©"])
         [(5, 7), (6, 7)]
     """
-    if [spelled for spelled, _ in STAND_INS.pre_tokenize_str(text)] != ["".join(parts)]:
+    if [spelled for spelled, _ in STAND_INS.pre_tokenize_str(text)] != ["".join(tokens)]:
         return None
     ends = list(accumulate(len(character.encode()) for character in text))
-    return [(start + bisect_right(ends, i), start + bisect_right(ends, j - 1) + 1) for i, j in spans(parts)]
+    return [(start + bisect_right(ends, i), start + bisect_right(ends, j - 1) + 1) for i, j in spans(tokens)]
 
 
 def spans(parts: list[str], prefix: str = "") -> Iterator[Offsets]:

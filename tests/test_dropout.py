@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, set_seed
 
+from hf_scaffold import tokenization_scaffold
 from hf_scaffold.dropout import stream
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
@@ -265,6 +266,73 @@ def test_encodings_are_those_of_the_ids(native, options, pair):
                 shown = tokenizer.decode([token_id])
                 assert shown == text[start:stop].strip() or shown == text[start:stop] or "\ufffd" in shown
             assert token.strip() == tokenizer.convert_ids_to_tokens(token_id)
+
+
+def without_native(**made):
+    tokenizer = toys.tokenizer(toys.trained(326), **made)
+    tokenizer.native = False
+    tokenizer.dropout = 0.3
+    return tokenizer
+
+
+@pytest.mark.parametrize("batch", [TEXT, [TEXT, "nati"], [(TEXT, "nati zona"), ("", TEXT)]])
+def test_ids_of_the_backends_dropout_take_no_encodings(batch, monkeypatch):
+    def refuse(*args):
+        raise AssertionError("an Encoding is rebuilt")
+
+    tokenizer = without_native(post_processor="bos and eos")
+    with monkeypatch.context() as patched:
+        patched.setattr(tokenization_scaffold, "replace_tokens", refuse)
+        calls = [tokenizer(batch) for _ in range(20)]
+    rows = [[encoded["input_ids"]] if isinstance(batch, str) else encoded["input_ids"] for encoded in calls]
+    assert any(isinstance(e, tokenization_scaffold.LazyEncoding) for call in calls for e in call.encodings)
+    for encoded, ids in zip(calls, rows, strict=True):
+        assert [tokenizer.convert_tokens_to_ids(encoding.tokens) for encoding in encoded.encodings] == ids
+
+
+@pytest.mark.parametrize("wrong", [[("a", 3)], ["a", None], [("a", "b", "c")], 3, [3]])
+def test_what_is_no_text_is_refused_in_the_words_of_calls_without_dropout(wrong):
+    tokenizer = without_native()
+    messages = []
+    for dropout in (0, 0.3):
+        with pytest.raises((TypeError, ValueError)) as refused:
+            tokenizer(wrong, dropout=dropout)
+        messages.append((refused.type, str(refused.value)))
+    assert messages[0] == messages[1]
+
+
+def test_threads_that_ask_for_an_encoding_together_get_the_same():
+    tokenizer = without_native()
+    for _ in range(20):
+        encoded = tokenizer(TEXT * 20)
+        with ThreadPoolExecutor(4) as pool:
+            tokens = list(pool.map(lambda i, encoded=encoded: encoded.encodings[0].tokens, range(4)))
+        assert tokens == [tokenizer.convert_ids_to_tokens(encoded["input_ids"])] * 4
+
+
+@fuzz
+@given(texts, st.sampled_from(["none", "NFKD"]), st.booleans(), st.booleans())
+def test_every_offset_is_that_of_the_tokens_symbols(text, normalizer, is_split, ids_first):
+    """A draw leaves many tokens that begin or end inside a character, next to scaffold tokens."""
+    tokenizer = without_native(normalizer=normalizer)
+    text = text.split(" ") if is_split else text
+    symbols = tokenizer(text, is_split_into_words=is_split, dropout=1).encodings[0]
+    encoded = tokenizer(text, is_split_into_words=is_split, return_offsets_mapping=not ids_first)
+    encoding, at = encoded.encodings[0], 0
+    for token, offsets, word in zip(encoding.tokens, encoding.offsets, encoding.word_ids, strict=True):
+        stop = at + len(token)
+        assert offsets == (symbols.offsets[at][0], symbols.offsets[stop - 1][1])
+        assert {word} == {*symbols.word_ids[at:stop]}
+        at = stop
+    assert at == len(symbols)
+
+
+def test_split_characters_are_located_without_encoding_the_text_again(monkeypatch):
+    monkeypatch.delattr(tokenization_scaffold, "Symbols")
+    tokenizer = without_native()
+    for _ in range(50):
+        offsets = tokenizer("日本語naïve 本日étéz", return_offsets_mapping=True)["offset_mapping"]
+        assert {at for start, stop in offsets for at in range(start, stop)} == {*range(15)}
 
 
 @pytest.mark.parametrize("options", OPTIONS)
