@@ -1,8 +1,11 @@
 """One tokenizer for many threads and processes: what comes out is what single calls give."""
 
+import copy
 import os
+import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -59,15 +62,28 @@ def test_settings_of_other_calls_do_not_matter(native):
         assert found == [expected[(i + k) % 8] for k in range(8)]
 
 
-def test_sides_set_on_shallow_copies(native):
+def test_sides_of_other_calls_do_not_matter(native):
+    """The padding side is a call's; the truncation side that of a copy, which shares backend and cache."""
+    sides = [(truncation, padding) for truncation in ("left", "right") for padding in ("left", "right")]
+    batch, options = [*BATCH, "hug", "a"], {"truncation": True, "padding": "max_length", "max_length": 7}
+    expected = [
+        tokenizer(native, truncation_side=truncation, padding_side=padding)(batch, **options).data
+        for truncation, padding in sides
+    ]
+    assert all(expected.count(one) == 1 for one in expected)
     tok = tokenizer(native)
-    tok.truncation_side = "left"
-    left = tok(BATCH, truncation=True, max_length=5).data
-    tok.truncation_side = "right"
-    right = tok(BATCH, truncation=True, max_length=5).data
-    assert left != right
-    found = at_once(lambda i: tok(BATCH, truncation=True, max_length=5, padding_side="left").data)
-    assert found == [right] * 8
+    copies = [copy.copy(tok) for _ in sides]
+    for copied, (truncation, _) in zip(copies, sides, strict=True):
+        copied.truncation_side = truncation
+
+    def call(i):
+        turns = [(i + k) % 4 for k in range(8)]
+        return [(k, copies[k](batch, padding_side=sides[k][1], **options).data) for k in turns]
+
+    for seen in at_once(call):
+        for k, found in seen:
+            assert found == expected[k]
+    assert tok.truncation_side == tok.padding_side == "right"
 
 
 def test_first_calls_may_come_at_once(native):
@@ -118,51 +134,72 @@ import multiprocessing, sys, threading
 sys.path.insert(0, sys.argv[1])
 import toys
 
-tok = toys.tokenizer()
-tok.native = sys.argv[2] == "native"
+native, general = toks = toys.tokenizer(), toys.tokenizer()
+general.native = False
 batch = ["international nationality zona<|eos|> Arizona"] * 300
 options = {"padding": True, "truncation": True, "max_length": 12}
-expected = tok(batch, **options)["input_ids"]
+expected = native(batch, **options)["input_ids"]
 
-def encode(n):
-    return tok(batch[:n], **options)["input_ids"]
+def encode(n, toks=toks):
+    return [tok(batch[:n], **options)["input_ids"] for tok in toks]
 
-def encode_with(tok, n, results):
-    results.put(tok(batch[:n], padding=True, truncation=True, max_length=12)["input_ids"])
+def send(toks, results):
+    results.put(encode(300, toks))
 
 if __name__ == "__main__":
     stop = threading.Event()
 
-    def keep_busy():
+    def keep_busy(tok):
         while not stop.is_set():
-            encode(100)
+            tok(batch[:100], **options)
 
-    busy = threading.Thread(target=keep_busy)
-    busy.start()
+    busy = [threading.Thread(target=keep_busy, args=(tok,)) for tok in toks]
+    [thread.start() for thread in busy]
     for _ in range(5):
         with multiprocessing.get_context("fork").Pool(2) as pool:
-            assert pool.map(encode, [300, 200, 1], chunksize=1) == [expected, expected[:200], expected[:1]]
+            found = pool.map(encode, [300, 200, 1], chunksize=1)
+        assert found == [[expected[:n]] * 2 for n in (300, 200, 1)]
     stop.set()
-    busy.join()
+    [thread.join() for thread in busy]
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
-    child = context.Process(target=encode_with, args=(tok, 300, results))
+    child = context.Process(target=send, args=(toks, results))
     child.start()
-    assert results.get(timeout=100) == expected
+    assert results.get(timeout=100) == [expected] * 2
     child.join()
-    assert encode(300) == expected
+    assert encode(300) == [expected] * 2
     print("done")
 """
 
 
+def run(command, timeout=120, **options):
+    """Output and errors of a program; if it hangs, what it has started ends with it."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, start_new_session=True, **pipes, **options) as program:
+        try:
+            return program.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(program.pid, signal.SIGKILL)
+            raise
+
+
+def test_a_program_that_hangs_ends_with_all_it_has_started(tmp_path):
+    beats = tmp_path / "beats"
+    with pytest.raises(subprocess.TimeoutExpired):
+        run(["sh", "-c", f"(while :; do echo >> {beats}; sleep 0.02; done) & wait"], timeout=1)
+    n_beats = beats.stat().st_size
+    time.sleep(0.5)
+    assert 0 < n_beats == beats.stat().st_size
+
+
 @pytest.mark.parametrize("parallelism", ["true", "false", None])
-def test_processes_after_use(native, parallelism, tmp_path):
+def test_processes_after_use(parallelism, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     environment = {k: v for k, v in os.environ.items() if k != "TOKENIZERS_PARALLELISM"}
     if parallelism is not None:
         environment["TOKENIZERS_PARALLELISM"] = parallelism
-    command = [sys.executable, "-P" if sys.version_info >= (3, 11) else "-B", str(script)]
-    command += [str(Path(__file__).parent), "native" if native else "general"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.stdout.strip() == "done", done.stderr
+    flag = "-P" if sys.version_info >= (3, 11) else "-B"
+    command = [sys.executable, flag, str(script), str(Path(__file__).parent)]
+    output, errors = run(command, env=environment)
+    assert output.strip() == "done", errors
