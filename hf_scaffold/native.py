@@ -188,22 +188,22 @@ def make_session(tokenizer: ScaffoldTokenizerFast, state: tuple[Any, ...]) -> Se
     preset = preset_of(backend)
     encoders = tokenizer.cache.setdefault("native encoders", {})
     if preset not in encoders:
-        encoders[preset] = make_encoder(
-            preset, tokenizer.scaffold, backend.get_vocab(with_added_tokens=False)
-        )
+        vocab = backend.get_vocab(with_added_tokens=False)
+        encoders[preset] = make_encoder(preset, tokenizer.scaffold, vocab), max(vocab.values()) + 1
+    encoder, n_ids = encoders[preset]
     added = AddedTokens.of(backend)
     frame = with_model(BPE(), backend, added)
     for part in ("normalizer", "pre_tokenizer", "post_processor"):
         setattr(frame, part, copy.deepcopy(getattr(backend, part)))
     return Session(
         state=state,
-        encoder=encoders[preset],
+        encoder=encoder,
         added=[
             (t.content, i, t.single_word, t.lstrip, t.rstrip, t.normalized, t.content in added.special)
             for i, t in added.by_id.items()
         ],
         frame=frame,
-        n_ids=max((*backend.get_vocab(with_added_tokens=True).values(),), default=-1) + 1,
+        n_ids=max([n_ids, *(token_id + 1 for token_id in added.by_id)]),
     )
 
 
