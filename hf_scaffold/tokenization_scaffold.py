@@ -16,13 +16,14 @@ import copy
 import json
 import os
 import re
+import sys
 import tempfile
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cache, partial, reduce
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 import tokenizers
@@ -72,6 +73,8 @@ MAX_PIPELINES = 16
 
 # Of the BPE model: how text becomes symbols. An affix marks those that continue a pre-token, or end it.
 MODEL_SETTINGS = ("unk_token", "fuse_unk", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
+
+DERIVED_FROM_MODEL = ("expanded", "expanded, with dropout", "native", "native encoders", "native decoding")
 
 # Text to the byte-level stand-ins of its UTF-8, unsplit.
 STAND_INS = ByteLevel(add_prefix_space=False, use_regex=False)
@@ -123,10 +126,10 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         specific = kwargs.get("model_specific_special_tokens") or {}
         if specific and all(name.endswith("_token") for name in specific):
             kwargs.update(kwargs.pop("model_specific_special_tokens"))
-        # All that is derived, as expanded models by dropout: never pickled, nor part of a fingerprint.
-        self.cache: dict[Any, Any] = {}
         super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]  # stock has no annotations there
         check_scaffold(scaffold, self._public, source)
+        self._checked_model = model_state(self._public)
+        self.cache.clear()  # a new backend, of which no one knows yet
         # One string, not 100,000 small objects: pickling and fingerprints stay fast.
         self._scaffold_json = json.dumps(
             {"raw_agreement": None, **scaffold}, ensure_ascii=False, sort_keys=True, separators=(",", ":")
@@ -141,8 +144,22 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     @property
     def backend_tokenizer(self) -> Tokenizer:
         """The public backend. Who has it may change it at any time, so from now on calls look for changes."""
-        self.cache["backend is known"] = True
+        if not is_stock(sys._getframe(1)):
+            self.cache["backend is known"] = True
         return self._public
+
+    @property
+    def _tokenizer(self) -> Any:
+        if not is_stock(sys._getframe(1)):
+            self.cache["backend is known"] = True
+        return self.__dict__.get("_tokenizer")
+
+    @_tokenizer.setter
+    def _tokenizer(self, backend: Any) -> None:
+        # All that is derived, as expanded models by dropout: never pickled, nor part of a fingerprint. Shared
+        # by shallow copies, as long as they share the backend.
+        self.cache: dict[str, Any] = {"backend is known": True}
+        self.__dict__["_tokenizer"] = backend
 
     @property
     def _public(self) -> Tokenizer:
@@ -159,7 +176,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         elsewhere the backend's own dropout takes its place, with the same chances, but not to be repeated.
         """
         # The backend keeps 32 bits.
-        dropout = self._public.model.dropout
+        dropout = getattr(self._public.model, "dropout", None)
         return None if dropout is None else float(f"{dropout:.7g}")
 
     @dropout.setter
@@ -222,8 +239,9 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         """`_encode_plus` by the backend, which may be another one with the same added tokens."""
         # Stock code runs on a twin of self with a backend of its own: nothing of self changes in a call.
         call = object.__new__(type(self))
+        state = self._state_of(public)
         expanded = self._expanded(None if draw else dropout)
-        pipelines = partial(expanded.pipelines_of, public, self._state_of(public))
+        pipelines = partial(expanded.pipelines_of, public, state)
         backend = CallBackend(public, expanded, pipelines, self._asks_for_ids_only(kwargs), draw)
         call.__dict__.update(self.__dict__, _tokenizer=backend, native=False)
         try:
@@ -263,11 +281,18 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         Comparing all added tokens takes a microsecond for each. Their number will do while only `add_tokens`,
         which counts its calls, can have changed them.
         """
-        parts = (public.normalizer, public.pre_tokenizer, public.post_processor)
-        states = [None if part is None else part.__getstate__() for part in parts]
-        if public is self._public and "backend is known" not in self.cache:
-            return (self.cache.get("additions", 0), public.get_vocab_size(), *states)
-        return (repr(public.get_added_tokens_decoder()), *states)
+        parts = map(part_state, (public.normalizer, public.pre_tokenizer, public.post_processor))
+        if public is not self._public:
+            return (repr(public.get_added_tokens_decoder()), *parts)
+        if "backend is known" not in self.cache:
+            return (self.cache.get("additions", 0), public.get_vocab_size(), *parts)
+        model = model_state(public)
+        if model != self._checked_model:
+            check_scaffold(self.scaffold, public, "scaffold.json")
+            self._checked_model = model
+            for name in DERIVED_FROM_MODEL:
+                self.cache.pop(name, None)
+        return (model, repr(public.get_added_tokens_decoder()), *parts)
 
     def _add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
         added = super()._add_tokens(new_tokens, special_tokens=special_tokens)
@@ -432,7 +457,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         if native is None or not isinstance(token_ids, list):
             return super()._decode(token_ids, *args, **kwargs)
         call = object.__new__(type(self))
-        call.__dict__.update(self.__dict__, cache={})  # stock's asking for the backend tells no one of it
+        call.__dict__.update(self.__dict__)
         with contextlib.suppress(native.NotNativeError):
             call.__dict__["_tokenizer"] = native.decoding_of(self)
         return super(ScaffoldTokenizerFast, call)._decode(token_ids, *args, **kwargs)
@@ -549,6 +574,32 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "cache": {}}
 
+    def __copy__(self) -> "ScaffoldTokenizerFast":
+        # As stock, with the same backend: so with the same count of additions, and all that is derived.
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+
+def is_stock(caller: FrameType) -> bool:
+    """Whether this is stock's own code, which takes the backend often, and adds tokens by `_add_tokens`."""
+    return caller.f_globals.get("__name__") == PreTrainedTokenizerFast.__module__
+
+
+def model_state(public: Tokenizer) -> tuple[Any, ...]:
+    """Tells a model from another one, unless that has as many tokens: to compare them takes milliseconds."""
+    model = public.model
+    settings = (getattr(model, name, None) for name in MODEL_SETTINGS)
+    return (type(model).__name__, public.get_vocab_size(with_added_tokens=False), *settings)
+
+
+def part_state(part: Any) -> Any:
+    """What a part of a backend compares by."""
+    try:
+        return None if part is None else part.__getstate__()
+    except Exception:  # of no narrower class
+        return object()  # a part written in Python may change at any time
+
 
 def native_encoder() -> Any:
     """The module `hf_scaffold.native`, where there is one that this file can use; else None."""
@@ -617,7 +668,7 @@ class ExpandedModel:
             framing, bare, symbols = (
                 with_model(model, public, added) for model in (self.model, self.model, self.symbols)
             )
-            framing.post_processor = public.post_processor
+            framing.post_processor = copied_part(public.post_processor)
             for pipeline in (framing, bare, symbols):
                 pipeline.encode_special_tokens = encode_special_tokens
             pipelines = self.pipelines[key] = Pipelines(framing, bare, symbols)
@@ -657,12 +708,20 @@ def with_model(model: Any, public: Tokenizer, added: AddedTokens) -> Tokenizer:
     # from parts it is the scaffold.
     tokens = added.by_id.values()
     tokenizer = Tokenizer(BPE({token.content: token_id for token_id, token in added.by_id.items()}, []))
-    tokenizer.normalizer = public.normalizer
+    tokenizer.normalizer = copied_part(public.normalizer)
     tokenizer.add_special_tokens([token for token in tokens if token.content in added.special])
     tokenizer.add_tokens([token for token in tokens if not token.special])
     tokenizer.model = model
-    tokenizer.pre_tokenizer = public.pre_tokenizer
+    tokenizer.pre_tokenizer = copied_part(public.pre_tokenizer)
     return tokenizer
+
+
+def copied_part(part: Any) -> Any:
+    """The part as it is now: whoever changes it in place must not change what is kept for this state."""
+    try:
+        return copy.deepcopy(part)
+    except Exception:  # of no narrower class
+        return part  # some can't be copied: what is written in Python, Replace
 
 
 def has_scaffold(ids: list[int]) -> bool:
