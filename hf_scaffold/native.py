@@ -193,8 +193,7 @@ def make_session(tokenizer: ScaffoldTokenizerFast, state: tuple[Any, ...]) -> Se
     encoder, n_ids = encoders[preset]
     added = AddedTokens.of(backend)
     frame = with_model(BPE(), backend, added)
-    for part in ("normalizer", "pre_tokenizer", "post_processor"):
-        setattr(frame, part, copy.deepcopy(getattr(backend, part)))
+    frame.post_processor = copy.deepcopy(backend.post_processor)
     return Session(
         state=state,
         encoder=encoder,
