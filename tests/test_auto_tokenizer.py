@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import toys
+from transformers import Wav2Vec2FeatureExtractor, Wav2Vec2Processor
 from transformers.dynamic_module_utils import get_imports
 
 from hf_scaffold import tokenization_scaffold
@@ -23,19 +24,19 @@ IMPORTED = "import hf_scaffold"
 IMPORTED_LATER = "from transformers import AutoTokenizer; import hf_scaffold"
 NOT_INSTALLED = "import sys; sys.modules['hf_scaffold'] = None"  # importing it is a ModuleNotFoundError now
 
-# Encodes the texts with the tokenizer of each folder; its own errors are part of the outcome.
+# Encodes the texts with each folder's tokenizer, or processor's; its own errors are part of the outcome.
 LOAD = """
-import json, sys
-from transformers import AutoTokenizer
+import json, sys, transformers
 
 arguments = json.loads(sys.argv[1])
 outcome = {}
 for name, folder in arguments["folders"].items():
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, **arguments["options"])
+        loaded = getattr(transformers, arguments["auto"]).from_pretrained(folder, **arguments["options"])
     except ValueError as error:
         outcome[name] = {"error": str(error)}
         continue
+    tokenizer = getattr(loaded, "tokenizer", loaded)
     ids = [tokenizer(text)["input_ids"] for text in arguments["texts"]]
     outcome[name] = {
         "class": type(tokenizer).__name__,
@@ -70,7 +71,7 @@ def expected():
 @pytest.fixture
 def load(tmp_path, folders):
     def load(preamble, **arguments):
-        options = {"folders": folders, "texts": TEXTS, "options": {}, **arguments}
+        options = {"auto": "AutoTokenizer", "folders": folders, "texts": TEXTS, "options": {}, **arguments}
         environment = {
             **os.environ,
             "HF_HUB_OFFLINE": "1",
@@ -130,6 +131,18 @@ def test_with_neither_the_ids_are_safe_or_trust_is_asked_for(load, preamble, opt
         assert part["class"] != "ScaffoldTokenizerFast"
         assert all(token_id < part["length"] for ids in part["ids"] for token_id in ids), name
         assert part["decoded"] == TEXTS, name
+
+
+@pytest.mark.parametrize(
+    ("preamble", "options"), [(IMPORTED, {}), (NOT_INSTALLED, {"trust_remote_code": True})]
+)
+def test_exact_in_a_processor(load, expected, tmp_path, preamble, options):
+    folder = tmp_path / "processor"
+    Wav2Vec2Processor(Wav2Vec2FeatureExtractor(), toys.tokenizer()).save_pretrained(folder)
+    outcome = load(preamble, auto="AutoProcessor", folders={"processor": str(folder)}, options=options)
+    assert outcome["processor"].get("class") == "ScaffoldTokenizerFast", outcome
+    assert outcome["processor"]["ids"] == expected
+    assert outcome["processor"]["decoded"] == TEXTS
 
 
 def test_a_missing_scaffold_file_is_never_passed_over(load, folders):
