@@ -24,6 +24,7 @@ from tokenizers.models import BPE, WordLevel
 from transformers import BatchEncoding
 from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils.generic import PaddingStrategy, TensorType
+from transformers.utils.import_utils import is_torch_available
 
 from hf_scaffold._cpus import n_cpus
 from hf_scaffold._text_encoder import AddedTokenFinder, TextEncoder, fill_rows, rows_as_lists
@@ -346,7 +347,8 @@ def encode_plus(
         if return_length:
             data["length"] = rows.padded_lengths.tolist()
         longest = int(rows.padded_lengths.max())
-        if as_matrix and TensorType(return_tensors) is TensorType.PYTORCH:
+        # Without torch they stay as they are, and BatchEncoding refuses to make tensors of them.
+        if as_matrix and TensorType(return_tensors) is TensorType.PYTORCH and is_torch_available():
             import torch
 
             data.update({name: torch.from_numpy(value) for name, value in data.items() if name != "length"})

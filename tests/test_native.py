@@ -200,6 +200,16 @@ def test_tensors(return_tensors, pair):
         assert_alike(made, Call(text, second, {**options, **EVERYTHING}), native=not is_refused)
 
 
+@pytest.mark.parametrize("is_native", [True, False])
+def test_torch_tensors_are_refused_without_torch(monkeypatch, is_native):
+    for module in ("hf_scaffold.native", "transformers.tokenization_utils_base"):
+        monkeypatch.setattr(f"{module}.is_torch_available", lambda: False)
+    tokenizer = toys.tokenizer()
+    tokenizer.native = is_native
+    with pytest.raises(ImportError, match="Unable to convert output to PyTorch tensors"):
+        tokenizer("Arizona zona", return_tensors="pt")
+
+
 @pytest.mark.parametrize("stride", [1, 2, 5])
 @pytest.mark.parametrize("overflowing", [False, True])
 def test_strides_and_overflow(stride, overflowing):
