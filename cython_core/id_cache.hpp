@@ -16,6 +16,7 @@
 #include <cstring>
 #include <memory>
 
+#include "simd.hpp"
 #include "utf8.hpp"
 #include "widths.hpp"
 
@@ -30,12 +31,13 @@ public:
     static constexpr std::size_t LONGEST = 256;  // in bytes: what is longer hardly recurs
     static constexpr std::size_t SPARE = 4;      // ids that may be written behind those appended
 
-    // A pre-token as the cache looks for it. The bytes, for 16 or more of them, must outlive it.
+    // A pre-token as this cache looks for it. The bytes must outlive it.
     struct Key {
         std::uint64_t low;
         std::uint64_t high;  // its top byte: the length, or LONG
         const byte_t* bytes;
-        std::size_t length;
+        std::uint32_t length;
+        std::uint32_t home;  // where the search for its slot begins
     };
 
     explicit IdCache(std::size_t n_slots = FIRST_SLOTS) : n_slots_(n_slots), slots_(new Slot[n_slots]()) {}
@@ -45,9 +47,10 @@ public:
         for (std::size_t i = 0; i < n_slots_; ++i) delete[] block_of(slots_[i]);
     }
 
-    // The key of 0 < length <= LONGEST bytes, of which `readable` >= length may be read.
-    static Key key_of(const byte_t* bytes, std::size_t length, std::size_t readable) {
-        if (length > INLINE) return {hash_of(bytes, length), LONG << 56 | length, bytes, length};
+    // The key of 0 < length <= LONGEST bytes, of which `readable` >= length may be read. Its slot begins to be fetched:
+    // make some hundred keys before finding the first, and none has to wait for memory.
+    Key key_of(const byte_t* bytes, std::size_t length, std::size_t readable) const {
+        if (length > INLINE) return key(hash_of(bytes, length), LONG << 56 | length, bytes, length);
         std::uint64_t words[2] = {0, 0};
         if (readable >= 16) {
             std::uint64_t mask[2];
@@ -58,13 +61,13 @@ public:
         } else {
             std::memcpy(words, bytes, length);
         }
-        return {words[0], words[1] | static_cast<std::uint64_t>(length) << 56, bytes, length};
+        return key(words[0], words[1] | static_cast<std::uint64_t>(length) << 56, bytes, length);
     }
 
     // Writes the ids of the pre-token to `out`, and up to SPARE numbers without meaning behind them; returns the
     // end of the ids, or null if the cache doesn't hold it.
     token_id_t* find(const Key& key, token_id_t* out) const {
-        for (std::size_t i = home(key);; i = (i + 1) & (n_slots_ - 1)) {
+        for (std::size_t i = key.home;; i = (i + 1) & (n_slots_ - 1)) {
             const Slot& slot = slots_[i];
             const std::uint64_t high = slot.high.load(std::memory_order_acquire);
             if (high == key.high && slot.low.load(std::memory_order_relaxed) == key.low) {
@@ -100,7 +103,7 @@ public:
             values[0] = reinterpret_cast<std::uintptr_t>(block);
             values[1] = BLOCK << 32;
         }
-        for (std::size_t i = home(key);; i = (i + 1) & (n_slots_ - 1)) {
+        for (std::size_t i = key.home;; i = (i + 1) & (n_slots_ - 1)) {
             Slot& slot = slots_[i];
             std::uint64_t high = slot.high.load(std::memory_order_acquire);
             if (high != EMPTY || !slot.high.compare_exchange_strong(high, BUSY, std::memory_order_acquire)) continue;
@@ -161,7 +164,11 @@ private:
         return mix(hash, word);
     }
 
-    std::size_t home(const Key& key) const { return mix(key.low, key.high) & (n_slots_ - 1); }
+    Key key(std::uint64_t low, std::uint64_t high, const byte_t* bytes, std::size_t length) const {
+        const std::size_t home = mix(low, high) & (n_slots_ - 1);
+        prefetch(&slots_[home]);
+        return {low, high, bytes, static_cast<std::uint32_t>(length), static_cast<std::uint32_t>(home)};
+    }
 
     // A block: the number of ids, the ids, the bytes of the pre-token.
     static bool holds(const token_id_t* block, const Key& key) {
@@ -176,16 +183,15 @@ private:
     void add_copy(const Slot& slot) {
         const std::uint64_t high = slot.high.load(std::memory_order_acquire);
         if (high <= BUSY) return;
-        const std::uint64_t top = high >> 56;
-        Key key{slot.low, high, nullptr, static_cast<std::size_t>(top == LONG ? high & 0xFFFF : top)};
+        const std::size_t length = high >> 56 == LONG ? high & 0xFFFF : high >> 56;
         if (const token_id_t* block = block_of(slot)) {
-            key.bytes = reinterpret_cast<const byte_t*>(block + 1 + block[0]);
-            add(key, block + 1, static_cast<std::size_t>(block[0]));
+            const byte_t* bytes = reinterpret_cast<const byte_t*>(block + 1 + block[0]);
+            add(key(slot.low, high, bytes, length), block + 1, static_cast<std::size_t>(block[0]));
         } else {
             const std::uint64_t values[2] = {slot.values[0], slot.values[1]};
             token_id_t ids[4];
             std::memcpy(ids, values, sizeof values);
-            add(key, ids, static_cast<std::size_t>(ids[3]));
+            add(key(slot.low, high, nullptr, length), ids, static_cast<std::size_t>(ids[3]));
         }
     }
 

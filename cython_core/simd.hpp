@@ -37,4 +37,15 @@ inline unsigned trailing_zeros(std::uint64_t bits) {
 #endif
 }
 
+// Begins to load the cache line of `address`.
+inline void prefetch(const void* address) {
+#ifdef HF_SCAFFOLD_SSE2
+    _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0);
+#elif defined(__GNUC__)
+    __builtin_prefetch(address);
+#else
+    static_cast<void>(address);
+#endif
+}
+
 }  // namespace hf_scaffold

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -295,17 +296,29 @@ private:
                 append_dropping(rules, stretch, batch_.dropout_.streams[text], begin);
                 return;
             }
-            token_id_t* next = next_;
+            IdCache::Key* last = keys_.data();
             scan_by(rules, stretch.begin, stretch.end, [&](const byte_t* at, const byte_t* stop) {
                 const std::size_t length = static_cast<std::size_t>(stop - at);
+                if (last == keys_.data() + keys_.size() || length > IdCache::LONGEST) {
+                    find_all(last);
+                    last = keys_.data();
+                }
                 if (length <= IdCache::LONGEST) {
-                    const auto key = IdCache::key_of(at, length, static_cast<std::size_t>(readable - at));
-                    token_id_t* after = cache_.find(key, next);
-                    next = after ? after : append_new(key, next);
+                    *last++ = cache_.key_of(at, length, static_cast<std::size_t>(readable - at));
                 } else {
-                    next = append_encoded(at, length, next);
+                    next_ = append_encoded(at, length, next_);
                 }
             });
+            find_all(last);
+        }
+
+        // Appends the ids of the keys up to `last`.
+        void find_all(const IdCache::Key* last) {
+            token_id_t* next = next_;
+            for (const IdCache::Key* key = keys_.data(); key != last; ++key) {
+                token_id_t* after = cache_.find(*key, next);
+                next = after ? after : append_new(*key, next);
+            }
             next_ = next;
         }
 
@@ -352,6 +365,7 @@ private:
         std::vector<token_id_t> ids_;
         std::vector<byte_t> buffer_;
         std::vector<Stretch> stretches_;
+        std::array<IdCache::Key, 512> keys_;
         token_id_t* next_ = nullptr;
         token_id_t* end_ = nullptr;
     };
