@@ -21,6 +21,7 @@
 #include "added_tokens.hpp"
 #include "bpe_encoder.hpp"
 #include "id_cache.hpp"
+#include "large_array.hpp"
 #include "scan.hpp"
 #include "transcode.hpp"
 
@@ -76,7 +77,10 @@ public:
     Batch(Pipeline pipeline, std::size_t n_threads, Dropout dropout = {})
         : pipeline_(pipeline), n_threads_(n_threads), dropout_(dropout) {}
 
-    void add(Text text) { texts_.push_back(text); }
+    void add(Text text) {
+        texts_.push_back(text);
+        n_units_ += text.length;
+    }
 
     // Encodes until all is done, or until the cache is full: then call it again with another one.
     bool run(IdCache& cache) {
@@ -124,7 +128,7 @@ public:
 
 private:
     static constexpr std::size_t TASK = std::size_t{1} << 16;  // units of text
-    static constexpr std::size_t BLOCK = std::size_t{1} << 20;  // ids
+    static constexpr std::size_t BLOCK = std::size_t{1} << 22;  // ids
 
     // Whole texts in a row; or of one long text some stretches in a row.
     struct Task {
@@ -351,8 +355,8 @@ private:
         void reserve(std::size_t n_bytes) {
             const std::size_t needed = n_bytes + IdCache::SPARE;
             if (static_cast<std::size_t>(end_ - next_) >= needed) return;
-            const std::size_t size = std::max(needed, std::min(BLOCK, 4 * needed));
-            std::unique_ptr<token_id_t[]> block(new token_id_t[size]);
+            const std::size_t size = std::max(needed, std::min(BLOCK, batch_.n_units_));
+            LargeArray<token_id_t> block = make_large_array<token_id_t>(size);
             next_ = block.get();
             end_ = next_ + size;
             const std::lock_guard<std::mutex> lock(batch_.blocks_mutex_);
@@ -374,13 +378,14 @@ private:
     std::size_t n_threads_;
     Dropout dropout_;
     std::vector<Text> texts_;
+    std::size_t n_units_ = 0;
     std::vector<Status> status_;
     std::vector<std::vector<byte_t>> buffers_;  // of long texts
     std::vector<Stretch> stretches_;            // of long texts, cut
     std::vector<Task> tasks_;
     std::atomic<std::size_t> next_{0};
     std::mutex blocks_mutex_;
-    std::vector<std::unique_ptr<token_id_t[]>> blocks_;
+    std::vector<LargeArray<token_id_t>> blocks_;
 };
 
 }  // namespace hf_scaffold
