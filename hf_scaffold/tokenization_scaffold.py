@@ -143,13 +143,18 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
 
     @property
     def backend_tokenizer(self) -> Tokenizer:
-        """The public backend. Who has it may change it at any time, so from now on calls look for changes."""
+        """The public backend. Who has it may change it at any time, so from now on calls look for changes.
+
+        Parts, added tokens and settings may all change; a model of another vocabulary is refused by the next
+        call, unless it has exactly as many tokens.
+        """
         if not is_stock(sys._getframe(1)):
             self.cache["backend is known"] = True
         return self._public
 
     @property
     def _tokenizer(self) -> Any:
+        """As `backend_tokenizer`; that stock's own code reads it all the time is no reason to look."""
         if not is_stock(sys._getframe(1)):
             self.cache["backend is known"] = True
         return self.__dict__.get("_tokenizer")
