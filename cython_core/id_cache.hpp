@@ -16,6 +16,7 @@
 #include <cstring>
 #include <memory>
 
+#include "large_array.hpp"
 #include "simd.hpp"
 #include "utf8.hpp"
 #include "widths.hpp"
@@ -40,7 +41,9 @@ public:
         std::uint32_t home;  // where the search for its slot begins
     };
 
-    explicit IdCache(std::size_t n_slots = FIRST_SLOTS) : n_slots_(n_slots), slots_(new Slot[n_slots]()) {}
+    explicit IdCache(std::size_t n_slots = FIRST_SLOTS) : n_slots_(n_slots), slots_(make_large_array<Slot>(n_slots)) {
+        std::uninitialized_value_construct_n(slots_.get(), n_slots);
+    }
     IdCache(const IdCache&) = delete;
     IdCache& operator=(const IdCache&) = delete;
     ~IdCache() {
@@ -196,7 +199,7 @@ private:
     }
 
     std::size_t n_slots_;  // a power of two
-    std::unique_ptr<Slot[]> slots_;
+    LargeArray<Slot> slots_;
     std::atomic<std::size_t> size_{0};
 };
 
