@@ -124,6 +124,16 @@ cdef class AddedTokenFinder:
                 self.first.add(<const unsigned char*>utf8, len(utf8), token)
 
 
+def rules_of(list merges not None, dict ids not None):
+    """Merges, pairs of tokens, as `TextEncoder` takes them, given the ids of tokens."""
+    cdef Py_ssize_t i
+    rules = np.empty((len(merges), 3), dtype=np.int32)
+    cdef token_id_t[:, ::1] row = rules
+    for i, (left, right) in enumerate(merges):
+        row[i, 0], row[i, 1], row[i, 2] = ids[left], ids[right], ids[left + right]
+    return rules
+
+
 cdef class TextEncoder:
     """Token ids of text that a preset splits: BPE over all rules, then replacement of tokens.
 

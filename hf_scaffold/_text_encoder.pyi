@@ -6,6 +6,8 @@ from numpy.typing import NDArray
 class AddedTokenFinder:
     def __init__(self, tokens: Iterable[Sequence[object]]) -> None: ...
 
+def rules_of(merges: list[list[str]], ids: dict[str, int]) -> NDArray[np.int32]: ...
+
 class TextEncoder:
     def __init__(
         self,

@@ -27,7 +27,7 @@ from transformers.utils.generic import PaddingStrategy, TensorType
 from transformers.utils.import_utils import is_torch_available
 
 from hf_scaffold._cpus import n_cpus
-from hf_scaffold._text_encoder import AddedTokenFinder, TextEncoder, fill_rows, rows_as_lists
+from hf_scaffold._text_encoder import AddedTokenFinder, TextEncoder, fill_rows, rows_as_lists, rules_of
 from hf_scaffold._token_decoder import TokenDecoder
 from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE, symbols_to_bytes
 from hf_scaffold.dropout import Dropout, encoding_of
@@ -221,13 +221,11 @@ def make_encoder(preset: str, scaffold: dict[str, Any], vocab: dict[str, int]) -
     first_scaffold = max(vocab.values()) + 1
     ids = vocab | {token: first_scaffold + i for i, token in enumerate(scaffold["demolish"])}
     byte_ids = [vocab.get(symbol, -1) for _, symbol in sorted(BYTE_TO_SYMBOL.items())]
-    rules = [(ids[left], ids[right], ids[left + right]) for left, right in scaffold["merges"]]
     replacements = {
         ids[token]: [vocab[part] for part in parts] for token, parts in scaffold["demolish"].items()
     }
-    return TextEncoder(
-        preset, np.array(byte_ids, np.int32), np.array(rules, np.int32).reshape(-1, 3), replacements
-    )
+    rules = rules_of(scaffold["merges"], ids)
+    return TextEncoder(preset, np.array(byte_ids, np.int32), rules, replacements)
 
 
 def n_threads(n_characters: int) -> int:
