@@ -570,7 +570,7 @@ def audit(
         views.show_audit(found, sample)
 
 
-@app.command(epilog=_example("report books/*.txt --held-out other.txt -o report.html"))
+@app.command(epilog=_example("report books/*.txt --vocab-size 32000 -o report.html"))
 def report(
     corpus: Corpus,
     output: Annotated[
@@ -587,6 +587,7 @@ def report(
         typer.Option(
             "--vocab-size",
             min=1,
+            metavar="SIZE",
             help="Of all that is trained. [default: 30000]",
             show_default=False,
         ),
@@ -638,7 +639,7 @@ def report(
         typer.Option(
             "--special-token",
             metavar="TOKEN",
-            help=f"May be repeated; these get the first ids. [default: {DEFAULT_EOS}]",
+            help=f"May be repeated; these get the first ids. [default: `{DEFAULT_EOS}`]",
             show_default=False,
         ),
     ] = None,
@@ -671,7 +672,7 @@ def report(
     start = time.perf_counter()
     with terminal.status() as on_step:
         found = reports.make_report(
-            corpus[0] if len(corpus) == 1 else corpus,  # messages can name one source
+            corpus,
             vocab_size or trainer.DEFAULT_VOCAB_SIZE,
             held_out=held_out,
             baselines=kinds,
