@@ -308,6 +308,20 @@ def rows_as_lists(
     return result
 
 
+def constant_lists(value, const int64_t[::1] lengths):
+    """A list of each length that holds nothing but the value."""
+    cdef Py_ssize_t i, n = lengths.shape[0]
+    cdef list result = [None] * n
+    cdef bint had_gc = PyGC_Disable()  # as above
+    try:
+        for i in range(n):
+            result[i] = [value] * lengths[i]
+    finally:
+        if had_gc:
+            PyGC_Enable()
+    return result
+
+
 cdef inline Py_ssize_t put(list items, Py_ssize_t at, list numbers, token_id_t token_id):
     number = <object>PyList_GET_ITEM(numbers, token_id)
     Py_INCREF(number)

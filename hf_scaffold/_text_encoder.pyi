@@ -36,6 +36,7 @@ def rows_as_lists(
     pad_id: int,
     numbers: list[int],
 ) -> list[list[int]]: ...
+def constant_lists(value: int, lengths: NDArray[np.int64]) -> list[list[int]]: ...
 def fill_rows(
     out: NDArray[np.int64],
     ids: NDArray[np.int32],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain, pairwise
@@ -27,7 +27,14 @@ from transformers.utils.generic import PaddingStrategy, TensorType
 from transformers.utils.import_utils import is_torch_available
 
 from hf_scaffold._cpus import n_cpus
-from hf_scaffold._text_encoder import AddedTokenFinder, TextEncoder, fill_rows, rows_as_lists, rules_of
+from hf_scaffold._text_encoder import (
+    AddedTokenFinder,
+    TextEncoder,
+    constant_lists,
+    fill_rows,
+    rows_as_lists,
+    rules_of,
+)
 from hf_scaffold._token_decoder import TokenDecoder
 from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE, symbols_to_bytes
 from hf_scaffold.dropout import Dropout, encoding_of
@@ -391,15 +398,19 @@ def sequences_of(text: Any, text_pair: Any) -> tuple[list[str], int, bool]:
         if isinstance(text_pair, str):
             return [text, text_pair], 2, False
     elif isinstance(text, (list, tuple)) and text and not isinstance(text_pair, str):
-        if text_pair is None and all(isinstance(item, str) for item in text):
+        if text_pair is None and are_texts(text):
             return list(text), 1, True
         if text_pair is None or len(text_pair) == len(text):
             rows = list(text if text_pair is None else zip(text, text_pair, strict=True))
             if all(isinstance(row, (tuple, list)) and len(row) == 2 for row in rows):
                 texts = [item for row in rows for item in row]
-                if all(isinstance(item, str) for item in texts):
+                if are_texts(texts):
                     return texts, 2, True
     raise NotNativeError("neither a text nor a batch of texts or pairs of texts")
+
+
+def are_texts(items: Iterable[Any]) -> bool:
+    return all(issubclass(kind, str) for kind in {*map(type, items)})
 
 
 def encode_sequences(
@@ -574,7 +585,7 @@ class Rows:
     def constant_lists(self, values: list[int], pad_value: int) -> list[list[int]]:
         """Rows that say the same of every id of a sequence, of a special token, of the padding."""
         if len({*values}) == 1 and not self.padding.any():
-            return [values[:1] * n for n in self.lengths.tolist()]
+            return constant_lists(values[0], self.lengths)
         pieces = [pad_value, *values, pad_value]
         return [
             [value for value, n in zip(pieces, sizes, strict=True) for value in [value] * n]
@@ -678,7 +689,7 @@ def encode_to_arrays(
     """
     session = session_of(tokenizer)
     template = session.template(1, add_special_tokens)
-    if not all(isinstance(text, str) for text in texts):
+    if not are_texts(texts):
         raise NotNativeError("not all are texts")
     chance = Dropout(dropout, seed) if dropout else None
     flat, ends = encode_sequences(tokenizer, session, texts, split_special_tokens, chance)
