@@ -101,7 +101,7 @@ $(VENV)/bench-extras: $(VENV)/installed
 
 $(VENV)-lowest/installed: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)-lowest
-	$(VENV)-lowest/bin/pip install -q '.[parquet]' $(LOWEST) hypothesis jinja2 protobuf pytest pytest-randomly pytest-xdist
+	$(VENV)-lowest/bin/pip install -q '.[parquet]' $(LOWEST) dill hypothesis jinja2 protobuf pytest pytest-randomly pytest-xdist
 	touch $@
 
 $(VENV)-debug/installed: $(SOURCES)
