@@ -39,7 +39,7 @@ def test_metadata_is_yaml_that_the_hub_knows(tokenizer):
         "library_name": "transformers",
         "tags": ["tokenizer", "bpe", "scaffold-bpe"],
     }
-    assert ModelCard(card).data.library_name == "transformers"
+    assert ModelCard(card).data.to_dict()["library_name"] == "transformers"
     assert card.startswith(f"{block[0]}{BEGIN}\n\n# words\n")
     assert card.endswith(f"\n{END}\n")
 
