@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArtifactEncoder",
+    "BackendEncoder",
+    "CountsEncoder",
     "Encoder",
     "Frequencies",
     "encoder_of",
@@ -53,27 +56,26 @@ class Encoder:
             )
         return self.tokens or tuple(map(str, range(n_ids)))
 
+
+class CountsEncoder(ABC):
+    """A tokenizer that encodes each pre-token for itself, so that a text's counts are enough."""
+
+    name: str
+    tokens: tuple[str, ...]
+
+    @abstractmethod
     def cuts_as(self, pretokenizer: Pretokenizer) -> bool:
         """Whether it encodes for themselves the pre-tokens that this makes."""
-        return False
 
-    def pretokenizer_for(self, is_counted: Callable[[Pretokenizer], bool]) -> Pretokenizer | None:
-        """What to count a text by; None where it is quicker to encode it, or the only way.
-
-        Args:
-            is_counted: Tells whether the counts are at hand.
-        """
-        return None
-
+    @abstractmethod
     def encode_pretokens(self, counts: PreTokenCounts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Ids of all pre-tokens one after another, and where those of each begin and end."""
-        raise NotImplementedError
 
     def raw_agreement(self, counts: PreTokenCounts) -> float | None:
         return None
 
 
-class ArtifactEncoder(Encoder):
+class ArtifactEncoder(CountsEncoder):
     """Native, over distinct pre-tokens."""
 
     def __init__(self, name: str, tokens: Sequence[str], bpe: ScaffoldBPE) -> None:
@@ -82,9 +84,6 @@ class ArtifactEncoder(Encoder):
     def cuts_as(self, pretokenizer: Pretokenizer) -> bool:
         return pretokenizer == self.bpe.pretokenizer
 
-    def pretokenizer_for(self, is_counted: Callable[[Pretokenizer], bool]) -> Pretokenizer:
-        return self.bpe.pretokenizer
-
     def encode_pretokens(self, counts: PreTokenCounts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         return self.bpe.encoder.encode(counts.data, counts.offsets)
 
@@ -92,7 +91,7 @@ class ArtifactEncoder(Encoder):
         return self.bpe.agreement(counts)
 
 
-class BackendEncoder(Encoder):
+class BackendEncoder(Encoder, CountsEncoder):
     """A `tokenizers.Tokenizer`: its model sees one pre-token at a time, whatever the model."""
 
     def __init__(self, name: str, backend: Tokenizer) -> None:
@@ -111,6 +110,11 @@ class BackendEncoder(Encoder):
         return pretokenizer in self.pretokenizers
 
     def pretokenizer_for(self, is_counted: Callable[[Pretokenizer], bool]) -> Pretokenizer | None:
+        """What to count a text by; None where it is quicker to encode it, or the only way.
+
+        Args:
+            is_counted: Tells whether the counts are at hand.
+        """
         quick = (p for p in self.pretokenizers if p.preset is not None or is_counted(p))
         return next(quick, None)
 
@@ -133,7 +137,7 @@ def _pretokenizers_of(backend: Tokenizer) -> list[Pretokenizer]:
     return [Pretokenizer(backend.normalizer, backend.pre_tokenizer), characters]
 
 
-def encoder_of(tokenizer: Any, tokens: Sequence[str] | None) -> Encoder:
+def encoder_of(tokenizer: Any, tokens: Sequence[str] | None) -> Encoder | ArtifactEncoder:
     name = str(getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__)
     if isinstance(tokenizer, ScaffoldBPE):
         return ArtifactEncoder(name, tokenizer.tokens, tokenizer)
@@ -156,7 +160,7 @@ def _is_from_transformers(tokenizer: object) -> bool:
     return any(kind.__name__ == "PreTrainedTokenizerBase" for kind in type(tokenizer).__mro__)
 
 
-def _encoder_from_transformers(name: str, tokenizer: PreTrainedTokenizerBase) -> Encoder:
+def _encoder_from_transformers(name: str, tokenizer: PreTrainedTokenizerBase) -> Encoder | ArtifactEncoder:
     from transformers import PreTrainedTokenizerFast
 
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast

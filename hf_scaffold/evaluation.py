@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from hf_scaffold.corpus import Source, iter_documents
 from hf_scaffold.counts import PreTokenCounts, count
-from hf_scaffold.encoders import Encoder, Frequencies, encoder_of, occurrences, weighted
+from hf_scaffold.encoders import (
+    ArtifactEncoder,
+    BackendEncoder,
+    CountsEncoder,
+    Frequencies,
+    encoder_of,
+    occurrences,
+    weighted,
+)
 from hf_scaffold.errors import ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.pretokenize import Pretokenizer
 
@@ -358,7 +366,7 @@ def evaluate(
     encoder = encoder_of(tokenizer, tokens)
     name = name or encoder.name
     if isinstance(text, PreTokenCounts):
-        if not encoder.cuts_as(text.pretokenizer):
+        if not isinstance(encoder, CountsEncoder) or not encoder.cuts_as(text.pretokenizer):
             raise ConfigurationError(
                 f"{name} does not cut text as these counts were cut, by {text.pretokenizer}; "
                 "give the text instead of counts"
@@ -367,14 +375,17 @@ def evaluate(
     if not isinstance(text, EvaluationText):
         text = EvaluationText(text, field=field)
     sizes = {"n_bytes": text.n_bytes, "n_words": text.n_words}
-    pretokenizer = encoder.pretokenizer_for(text.is_counted)
-    if pretokenizer is not None:
-        return _evaluate_counts(encoder, text.counts(pretokenizer), name, **sizes)
+    if isinstance(encoder, ArtifactEncoder):
+        return _evaluate_counts(encoder, text.counts(encoder.bpe.pretokenizer), name, **sizes)
+    if isinstance(encoder, BackendEncoder):
+        pretokenizer = encoder.pretokenizer_for(text.is_counted)
+        if pretokenizer is not None:
+            return _evaluate_counts(encoder, text.counts(pretokenizer), name, **sizes)
     frequencies = occurrences(encoder.encode_texts, text.documents(), len(encoder.tokens))
     return Evaluation(name, encoder.named_tokens(len(frequencies)), frequencies, **sizes)
 
 
-def _evaluate_counts(encoder: Encoder, counts: PreTokenCounts, name: str, **sizes: int) -> Evaluation:
+def _evaluate_counts(encoder: CountsEncoder, counts: PreTokenCounts, name: str, **sizes: int) -> Evaluation:
     if counts.n_bytes > _MAX_FREQUENCY:
         raise CountOverflowError(f"the counted text has {counts.n_bytes} bytes, beyond 2**63 - 1")
     ids, ends = encoder.encode_pretokens(counts)

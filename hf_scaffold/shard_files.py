@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,10 +65,10 @@ class Part:
         return first, Part(self.ids[end:], self.ends[n + 1 :] - end), True
 
 
-class ShardWriter:
+class ShardWriter(ABC):
     """One shard on its way to the disk, under a temporary name until it is finished."""
 
-    suffix = ""
+    suffix: str
 
     def __init__(self, folder: Path, stem: str, dtype: str) -> None:
         self.path = folder / f"{stem}{self.suffix}"
@@ -100,13 +101,15 @@ class ShardWriter:
         self.stream.close()
         temporary(self.path).unlink(missing_ok=True)
 
+    @abstractmethod
     def begin(self) -> None:
         """Write what comes first."""
 
+    @abstractmethod
     def write(self, part: Part) -> None:
         """Write tokens."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end(self) -> None:
         """Write what comes last."""
 
@@ -170,9 +173,9 @@ class RowWriter(ShardWriter):
         self.waiting: list[Part] = []
         self.n_waiting = 0
 
+    @abstractmethod
     def open_table(self) -> Any:
         """A writer of tables into the stream."""
-        raise NotImplementedError
 
     def write(self, part: Part) -> None:
         while part:
