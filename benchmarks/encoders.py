@@ -145,6 +145,15 @@ def call_encoder(tokenizer: Any) -> Encoder:
     )
 
 
+def encodings_encoder(tokenizer: Any, encode_batch: Callable[[Texts], Any]) -> Encoder:
+    """The interface of tokenizers, whose encodings have the ids."""
+    return Encoder(
+        encode=lambda texts: [encoding.ids for encoding in encode_batch(texts)],
+        one=lambda text: tokenizer.encode(text).ids,
+        decode=tokenizer.decode_batch,
+    )
+
+
 def ours(setting: Setting, name: str = SCAFFOLD) -> Any:
     from hf_scaffold import ScaffoldTokenizerFast
 
@@ -203,11 +212,7 @@ def tokenizers(setting: Setting) -> Encoder:
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(setting.stock_file)
-    return Encoder(
-        encode=lambda texts: [encoding.ids for encoding in tokenizer.encode_batch_fast(texts)],
-        one=lambda text: tokenizer.encode(text).ids,
-        decode=tokenizer.decode_batch,
-    )
+    return encodings_encoder(tokenizer, tokenizer.encode_batch_fast)
 
 
 def tiktoken(setting: Setting) -> Encoder:
@@ -249,11 +254,7 @@ def fastokens_lists(setting: Setting) -> Encoder:
     from fastokens import Tokenizer
 
     tokenizer = Tokenizer.from_file(setting.stock_file)
-    return Encoder(
-        encode=lambda texts: [encoding.ids for encoding in tokenizer.encode_batch(texts)],
-        one=lambda text: tokenizer.encode(text).ids,
-        decode=tokenizer.decode_batch,
-    )
+    return encodings_encoder(tokenizer, tokenizer.encode_batch)
 
 
 def fastokens_arrays(setting: Setting) -> Encoder:
