@@ -36,3 +36,9 @@ def browser():
 def english_text():
     """A novel, as the package carries it."""
     return (files("hf_scaffold") / "data" / "wuthering-heights.txt").read_text(encoding="utf-8")
+
+
+@pytest.fixture(params=[True, False], ids=["native", "general"])
+def native(request):
+    """Whether the native encoder may take calls, or all are for the general path."""
+    return request.param

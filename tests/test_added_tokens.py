@@ -17,22 +17,11 @@ fuzz = settings(max_examples=40, deadline=None, suppress_health_check=list(Healt
 N = len(toys.trained().vocab)
 
 
-@pytest.fixture(params=[True, False], ids=["native", "general"])
-def native(request):
-    return request.param
-
-
-def tokenizer(native, **kwargs):
-    made = toys.tokenizer(**kwargs)
-    made.native = native
-    return made
-
-
 # ---- ids
 
 
 def test_ids_count_up_from_the_end_of_the_vocabulary(native):
-    tok = tokenizer(native)
+    tok = toys.tokenizer(native=native)
     assert tok.add_tokens(["new one", "<tool>", "new one"]) == 2
     assert tok.add_special_tokens({"sep_token": "<|sep|>", "extra_special_tokens": ["<|a|>", "<|b|>"]}) == 3
     added = ["new one", "<tool>", "<|sep|>", "<|a|>", "<|b|>"]
@@ -51,7 +40,7 @@ def test_ids_count_up_from_the_end_of_the_vocabulary(native):
 
 
 def test_tokens_of_the_model_keep_their_ids(native):
-    tok = tokenizer(native)
+    tok = toys.tokenizer(native=native)
     hug = tok.convert_tokens_to_ids("hug")
     assert tok.add_tokens(["hug", "a"]) == 2
     assert len(tok) == N
@@ -61,7 +50,7 @@ def test_tokens_of_the_model_keep_their_ids(native):
 
 @pytest.mark.parametrize("name", ["image_token", "boi_token"])
 def test_tokens_with_names_of_their_own(native, name, tmp_path):
-    tok = tokenizer(native, extra_special_tokens={name: f"<{name}>"})
+    tok = toys.tokenizer(native=native, extra_special_tokens={name: f"<{name}>"})
     assert getattr(tok, name) == f"<{name}>"
     assert getattr(tok, f"{name}_id") == N == tok(f"<{name}>")["input_ids"][0]
     tok.save_pretrained(tmp_path)
@@ -74,7 +63,7 @@ def test_chat_tokens(native):
         "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     )
-    tok = tokenizer(native, chat_template=template)
+    tok = toys.tokenizer(native=native, chat_template=template)
     tok.add_special_tokens({"extra_special_tokens": ["<|im_start|>", "<|im_end|>"]})
     messages = [{"role": "user", "content": "ationa zona"}]
     ids = tok.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
@@ -154,8 +143,7 @@ def everything(tokenizer, text):
 )
 def test_growing_is_stock(native, made, drawn, normalizer):
     result = toys.trained(scaffold=False)
-    ours = toys.tokenizer(result, normalizer=normalizer)
-    ours.native = native
+    ours = toys.tokenizer(result, normalizer=normalizer, native=native)
     stock = toys.tokenizer(result, PreTrainedTokenizerFast, normalizer=normalizer)
     for step, text in zip(made, drawn, strict=False):
         assert everything(ours, text) == everything(stock, text)
@@ -170,7 +158,7 @@ def test_growing_is_stock(native, made, drawn, normalizer):
 @given(st.booleans(), st.lists(steps, max_size=4), texts, st.sampled_from(toys.SIZES))
 def test_between_added_tokens_text_is_encoded_exactly(native, made, text, size):
     result = toys.trained(size)
-    ours = tokenizer(native, result=result)
+    ours = toys.tokenizer(native=native, result=result)
     only_added = Tokenizer(models.WordLevel({"text": 0}, unk_token="text"))
     finder = PreTrainedTokenizerFast(tokenizer_object=only_added, **toys.NAMED)
     for step in made:
@@ -185,7 +173,7 @@ def test_between_added_tokens_text_is_encoded_exactly(native, made, text, size):
 
 
 def test_adding_again_changes_flags(native):
-    tok = tokenizer(native)
+    tok = toys.tokenizer(native=native)
     tok.add_tokens([AddedToken("zona", single_word=True)])
     assert tok.tokenize("xzona zona") == [*toys.exact_tokens(toys.trained(), "xzona "), "zona"]
     tok.add_tokens([AddedToken("zona", single_word=False)])
@@ -195,7 +183,7 @@ def test_adding_again_changes_flags(native):
 
 @pytest.mark.parametrize("name", ["backend_tokenizer", "_tokenizer"])
 def test_tokens_added_to_the_backend(native, name):
-    tok = tokenizer(native)
+    tok = toys.tokenizer(native=native)
     tok("fill the cache")
     assert getattr(tok, name).add_tokens(["zona"]) == 1
     assert tok("xzona")["input_ids"][-1] == N
@@ -204,7 +192,7 @@ def test_tokens_added_to_the_backend(native, name):
 
 
 def test_who_keeps_the_backend_may_change_it_later(native):
-    tok = tokenizer(native)
+    tok = toys.tokenizer(native=native)
     backend = tok.backend_tokenizer
     assert tok.tokenize("banana") == ["banana"]
     backend.add_tokens(["na"])  # a token of the model: the vocabulary does not grow
@@ -218,7 +206,7 @@ def test_who_keeps_the_backend_may_change_it_later(native):
 
 
 def test_once_special_always_skipped_as_in_stock(native):
-    tok = tokenizer(native)
+    tok = toys.tokenizer(native=native)
     stock = toys.tokenizer(cls=PreTrainedTokenizerFast)
     for grown in (tok, stock):
         grown.add_special_tokens({"sep_token": "zona"})
@@ -230,7 +218,7 @@ def test_once_special_always_skipped_as_in_stock(native):
 
 
 def test_encodings_stay_those_of_the_time_of_the_call(native):
-    tok = tokenizer(native)
+    tok = toys.tokenizer(native=native)
     tok.add_tokens([AddedToken("zona", single_word=True)])
     encoded, ids = tok("xzona"), tok("xzona")["input_ids"]
     tok.add_tokens([AddedToken("zona", single_word=False)])
@@ -242,7 +230,7 @@ def test_encodings_stay_those_of_the_time_of_the_call(native):
 
 
 def much_grown(native):
-    tok = tokenizer(native, extra_special_tokens=["<|image|>"])
+    tok = toys.tokenizer(native=native, extra_special_tokens=["<|image|>"])
     tok.add_tokens(["zona", AddedToken("Ari", lstrip=True, single_word=True), "new one"])
     tok.add_special_tokens({"sep_token": AddedToken("<|sep|>", rstrip=True), "cls_token": "hug"})
     tok.add_tokens([f"<{i}>" for i in range(30)])
@@ -281,7 +269,7 @@ def test_added_tokens_are_kept(native, way, tmp_path):
 
 
 def test_a_deep_copy_grows_alone(native):
-    tok = tokenizer(native)
+    tok = toys.tokenizer(native=native)
     tok("zona")
     other = copy.deepcopy(tok)
     other.add_tokens(["zona"])
@@ -297,7 +285,7 @@ def test_saved_again_the_files_are_the_same(native, tmp_path):
 
 
 def test_thousands_of_added_tokens(native, tmp_path):
-    tok = tokenizer(native)
+    tok = toys.tokenizer(native=native)
     assert tok.add_tokens([f"<extra_{i}>" for i in range(5000)]) == 5000
     loaded = saved(tok, tmp_path, ScaffoldTokenizerFast)
     loaded.native = native

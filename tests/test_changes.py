@@ -16,20 +16,11 @@ fuzz = settings(max_examples=20, deadline=None, suppress_health_check=list(Healt
 
 TEXT = "xzona Arizona<|eos|> banana 日本 étéz<pad> ZONA e\u0301 42"
 BACKENDS = ("backend_tokenizer", "_tokenizer")
-
-
-@pytest.fixture(params=[True, False], ids=["native", "general"])
-def native(request):
-    return request.param
-
-
 TEMPLATE = {"chat_template": "{{ messages[0]['content'] }}"}
 
 
 def made(native, result=None):
-    tokenizer = toys.tokenizer(result, **TEMPLATE)
-    tokenizer.native = native
-    return tokenizer
+    return toys.tokenizer(result, native=native, **TEMPLATE)
 
 
 def everything(tokenizer):

@@ -45,11 +45,9 @@ def zone(name: str, count: int = 1) -> str:
     return name * count
 
 
-@pytest.fixture(params=[True, False], ids=["native", "general"])
-def tokenizer(request):
-    tokenizer = toys.tokenizer(toys.trained(toys.SIZES[1]), chat_template=TEMPLATE)
-    tokenizer.native = request.param
-    return tokenizer
+@pytest.fixture
+def tokenizer(native):
+    return toys.tokenizer(toys.trained(toys.SIZES[1]), native=native, chat_template=TEMPLATE)
 
 
 # ---- chat templates

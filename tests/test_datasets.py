@@ -333,7 +333,6 @@ def test_tables_are_mapped_to_tables(dataset, tokenizer, recipe, n_processes):
     assert files_of(RECIPES[recipe](dataset, tokenizer.encode_to_arrow, n_processes)) == files
 
 
-@pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("options", [{}, {"add_special_tokens": False}, {"split_special_tokens": True}])
 def test_arrow_holds_what_lists_hold(tokenizer, native, options):
     tokenizer.native = native

@@ -57,20 +57,16 @@ def test_a_long_pretoken_is_dropped_as_a_short_one():
     assert toys.tokenizer(result).tokenize(word, dropout=0.3, seed=7) == tokens
 
 
-@pytest.mark.parametrize("native", [True, False])
 def test_at_1_nothing_is_merged_and_at_0_everything(native):
-    tokenizer = toys.tokenizer()
-    tokenizer.native = native
+    tokenizer = toys.tokenizer(native=native)
     symbols = [symbol for pre_token in toys.split(TEXT) for symbol in pre_token]
     assert tokenizer.tokenize(TEXT, dropout=1.0) == symbols
     assert tokenizer.tokenize(TEXT, dropout=0) == toys.exact_tokens(toys.trained(), TEXT)
 
 
-@pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("p", [0.1, 0.5])
 def test_no_scaffold_comes_out(native, p):
-    tokenizer = toys.tokenizer()
-    tokenizer.native = native
+    tokenizer = toys.tokenizer(native=native)
     tokenizer.add_tokens(["zona"])
     tokenizer.dropout = p
     seen = Counter()
@@ -163,8 +159,7 @@ def test_it_is_saved_in_tokenizer_json(tmp_path, load):
 
 
 def test_a_schedule_keeps_no_model_for_each_step():
-    tokenizer = toys.tokenizer()
-    tokenizer.native = False
+    tokenizer = toys.tokenizer(native=False)
     for step in range(20):
         tokenizer(TEXT, dropout=step / 20)
     assert len(tokenizer.cache) < 5
@@ -242,12 +237,10 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("pair", [False, True])
 def test_encodings_are_those_of_the_ids(native, options, pair):
-    tokenizer = toys.tokenizer(post_processor="bos and eos")
-    tokenizer.native = native
+    tokenizer = toys.tokenizer(post_processor="bos and eos", native=native)
     tokenizer.add_tokens([AddedToken("zona", lstrip=True, single_word=True)])
     tokenizer.dropout = 0.4
     batch = [f"{TEXT} zona, <|eos|>{TEXT}", "xzona hug"]
@@ -269,8 +262,7 @@ def test_encodings_are_those_of_the_ids(native, options, pair):
 
 
 def without_native(**made):
-    tokenizer = toys.tokenizer(toys.trained(326), **made)
-    tokenizer.native = False
+    tokenizer = toys.tokenizer(toys.trained(326), native=False, **made)
     tokenizer.dropout = 0.3
     return tokenizer
 

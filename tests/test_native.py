@@ -200,12 +200,10 @@ def test_tensors(return_tensors, pair):
         assert_alike(made, Call(text, second, {**options, **EVERYTHING}), native=not is_refused)
 
 
-@pytest.mark.parametrize("is_native", [True, False])
-def test_torch_tensors_are_refused_without_torch(monkeypatch, is_native):
+def test_torch_tensors_are_refused_without_torch(monkeypatch, native):
     for module in ("hf_scaffold.native", "transformers.tokenization_utils_base"):
         monkeypatch.setattr(f"{module}.is_torch_available", lambda: False)
-    tokenizer = toys.tokenizer()
-    tokenizer.native = is_native
+    tokenizer = toys.tokenizer(native=native)
     with pytest.raises(ImportError, match="Unable to convert output to PyTorch tensors"):
         tokenizer("Arizona zona", return_tensors="pt")
 

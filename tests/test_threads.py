@@ -17,26 +17,11 @@ from tokenizers import AddedToken
 WORDS = list(toys.WORDS)
 BATCH = [f"international {word} zona<|eos|> {word}" for word in WORDS]
 SETTINGS = [
-    {},
-    {"truncation": True, "max_length": 9, "padding": "max_length"},
-    {"truncation": True, "max_length": 7, "stride": 2, "return_overflowing_tokens": True},
-    {"padding": True, "padding_side": "left"},
-    {"padding": True, "pad_to_multiple_of": 8, "split_special_tokens": True},
+    *toys.SETTINGS,
     {"return_offsets_mapping": True, "add_special_tokens": False},
     {"text_pair": BATCH[::-1], "truncation": "only_second", "max_length": 60},
     {"padding": "max_length", "max_length": 30, "return_special_tokens_mask": True},
 ]
-
-
-@pytest.fixture(params=[True, False], ids=["native", "general"])
-def native(request):
-    return request.param
-
-
-def tokenizer(native, **kwargs):
-    made = toys.tokenizer(**kwargs)
-    made.native = native
-    return made
 
 
 def at_once(work, n=8):
@@ -52,7 +37,7 @@ def at_once(work, n=8):
 
 
 def test_settings_of_other_calls_do_not_matter(native):
-    tok = tokenizer(native, post_processor="bos and eos")
+    tok = toys.tokenizer(native=native, post_processor="bos and eos")
     expected = [tok(BATCH, **options).data for options in SETTINGS]
 
     def call(i):
@@ -67,11 +52,11 @@ def test_sides_of_other_calls_do_not_matter(native):
     sides = [(truncation, padding) for truncation in ("left", "right") for padding in ("left", "right")]
     batch, options = [*BATCH, "hug", "a"], {"truncation": True, "padding": "max_length", "max_length": 7}
     expected = [
-        tokenizer(native, truncation_side=truncation, padding_side=padding)(batch, **options).data
+        toys.tokenizer(native=native, truncation_side=truncation, padding_side=padding)(batch, **options).data
         for truncation, padding in sides
     ]
     assert all(expected.count(one) == 1 for one in expected)
-    tok = tokenizer(native)
+    tok = toys.tokenizer(native=native)
     copies = [copy.copy(tok) for _ in sides]
     for copied, (truncation, _) in zip(copies, sides, strict=True):
         copied.truncation_side = truncation
@@ -87,12 +72,12 @@ def test_sides_of_other_calls_do_not_matter(native):
 
 
 def test_first_calls_may_come_at_once(native):
-    expected = [tokenizer(native)(BATCH, **options).data for options in SETTINGS]
+    expected = [toys.tokenizer(native=native)(BATCH, **options).data for options in SETTINGS]
     for _ in range(3):
-        tok = tokenizer(native)
+        tok = toys.tokenizer(native=native)
         assert at_once(lambda i, tok=tok: tok(BATCH, **SETTINGS[i]).data) == expected
         ids = expected[0]["input_ids"]
-        fresh = tokenizer(native)
+        fresh = toys.tokenizer(native=native)
         assert at_once(lambda i, fresh=fresh, ids=ids: fresh.batch_decode(ids)) == [BATCH] * 8
 
 
@@ -104,12 +89,12 @@ def test_tokens_may_be_added_meanwhile(native, again):
         additions = [[AddedToken(f"hug{k}", single_word=n % 2 == 0) for k in range(20)] for n in range(30)]
     else:
         additions = [[f"hug{n}", f"zona{n}"] for n in range(20)]
-    alone = tokenizer(native)
+    alone = toys.tokenizer(native=native)
     states = [alone(text)["input_ids"]]
     for tokens in additions:
         alone.add_tokens(tokens)
         states.append(alone(text)["input_ids"])
-    tok = tokenizer(native)
+    tok = toys.tokenizer(native=native)
 
     def work(i):
         if i == 0:
@@ -134,8 +119,7 @@ import multiprocessing, sys, threading
 sys.path.insert(0, sys.argv[1])
 import toys
 
-native, general = toks = toys.tokenizer(), toys.tokenizer()
-general.native = False
+native, general = toks = toys.tokenizer(), toys.tokenizer(native=False)
 batch = ["international nationality zona<|eos|> Arizona"] * 300
 options = {"padding": True, "truncation": True, "max_length": 12}
 expected = native(batch, **options)["input_ids"]

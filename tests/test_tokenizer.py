@@ -403,16 +403,9 @@ def test_control_tokens_in_chats_can_be_sanitized():
 def test_threads_may_ask_for_different_truncation_and_padding():
     tokenizer = toys.tokenizer(post_processor="bos and eos")
     texts = [f"international {word} zona" for word in WORDS]
-    settings = [
-        {},
-        {"truncation": True, "max_length": 9, "padding": "max_length"},
-        {"truncation": True, "max_length": 7, "stride": 2, "return_overflowing_tokens": True},
-        {"padding": True, "padding_side": "left"},
-        {"padding": True, "pad_to_multiple_of": 8, "split_special_tokens": True},
-    ]
-    expected = [tokenizer(texts, **options).data for options in settings]
+    expected = [tokenizer(texts, **options).data for options in toys.SETTINGS]
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda i: tokenizer(texts, **settings[i % 5]).data, range(100)))
+        found = list(pool.map(lambda i: tokenizer(texts, **toys.SETTINGS[i % 5]).data, range(100)))
     assert all(found[i] == expected[i % 5] for i in range(100))
 
 

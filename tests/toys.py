@@ -54,6 +54,15 @@ PRE_TOKENIZERS = {
     "prefix space": pre_tokenizers.ByteLevel(add_prefix_space=True),
 }
 
+# For calls made at once: none may see those of another.
+SETTINGS = [
+    {},
+    {"truncation": True, "max_length": 9, "padding": "max_length"},
+    {"truncation": True, "max_length": 7, "stride": 2, "return_overflowing_tokens": True},
+    {"padding": True, "padding_side": "left"},
+    {"padding": True, "pad_to_multiple_of": 8, "split_special_tokens": True},
+]
+
 
 def split(text, pre_tokenizer="digits"):
     """The pre-tokens of a text, each a tuple of symbols."""
@@ -110,6 +119,7 @@ def tokenizer(
     post_processor="none",
     normalizer="none",
     pre_tokenizer="digits",
+    native=True,
     **kwargs,
 ):
     """A toy as ScaffoldTokenizerFast; or as stock, which then knows only the plain BPE over V."""
@@ -120,4 +130,7 @@ def tokenizer(
     public.pre_tokenizer = PRE_TOKENIZERS[pre_tokenizer]
     if cls is ScaffoldTokenizerFast:
         kwargs["scaffold"] = scaffold(result)
-    return cls(tokenizer_object=public, **{**NAMED, **kwargs})
+    made = cls(tokenizer_object=public, **{**NAMED, **kwargs})
+    if not native:
+        made.native = False
+    return made

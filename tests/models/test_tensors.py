@@ -14,7 +14,6 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("call", CALLS)
 def test_tensors_are_stocks(call, native):
     ours, stock = both()
