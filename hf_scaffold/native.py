@@ -476,22 +476,21 @@ def draw_encodings(
     flat, ends = encode_sequences(
         tokenizer, session, [*chain.from_iterable(words)], backend.encode_special_tokens, dropout
     )
-    ends = ends[np.cumsum([0, *map(len, words)])]
-    return [
-        encoding_of(flat[begin:end].tolist(), each, backend.expanded.model)
-        for each, (begin, end) in zip(symbols, pairwise(ends.tolist()), strict=True)
-    ]
+    return with_ids(symbols, flat, ends[np.cumsum([0, *map(len, words)])], backend)
 
 
 def encodings_of(
     flat: Ids, ends: Ends, backend: CallBackend, sequences: list[Any], is_pretokenized: bool
 ) -> list[Encoding]:
     """The encodings of sequences whose ids have been drawn."""
+    return with_ids(symbols_of(backend, sequences, is_pretokenized), flat, ends, backend)
+
+
+def with_ids(symbols: list[Encoding], flat: Ids, ends: Ends, backend: CallBackend) -> list[Encoding]:
+    """The encodings of sequences in ids, made of those in symbols."""
     return [
         encoding_of(flat[begin:end].tolist(), each, backend.expanded.model)
-        for each, (begin, end) in zip(
-            symbols_of(backend, sequences, is_pretokenized), pairwise(ends.tolist()), strict=True
-        )
+        for each, (begin, end) in zip(symbols, pairwise(ends.tolist()), strict=True)
     ]
 
 
