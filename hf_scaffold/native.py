@@ -76,7 +76,6 @@ class NotNativeError(Exception):
 class Session:
     """A tokenizer between two changes of its backend."""
 
-    state: tuple[Any, ...]
     encoder: TextEncoder
     added: list[tuple[Any, ...]]  # as AddedTokenFinder takes them, but special in place of ignored
     frame: Tokenizer  # the backend with an empty model
@@ -163,26 +162,25 @@ def session_of(tokenizer: ScaffoldTokenizerFast) -> Session:
     Raises:
         NotNativeError: the native encoder doesn't know such a backend.
     """
-    backend = tokenizer._public
-    state = tokenizer._state_of(backend)
-    session: Session | NotNativeError | None = tokenizer.cache.get("native")
-    if session is None or session_state(session) != state:
-        try:
-            session = make_session(tokenizer, state)
-        except NotNativeError as error:
-            error.state = state  # type: ignore[attr-defined]  # kept for as long as it holds
-            session = error
-        tokenizer.cache["native"] = session
-    if isinstance(session, NotNativeError):
-        raise NotNativeError(*session.args)
+    state = tokenizer._state_of(tokenizer._public)
+    kept: tuple[Any, Session | str] | None = tokenizer.cache.get("native")
+    if kept is None or kept[0] != state:
+        kept = tokenizer.cache["native"] = state, session_or_reason(tokenizer)
+    _, session = kept
+    if isinstance(session, str):
+        raise NotNativeError(session)
     return session
 
 
-def session_state(session: Session | NotNativeError) -> Any:
-    return session.state  # type: ignore[union-attr]
+def session_or_reason(tokenizer: ScaffoldTokenizerFast) -> Session | str:
+    """A new session, or why there can't be one."""
+    try:
+        return make_session(tokenizer)
+    except NotNativeError as error:
+        return str(error)
 
 
-def make_session(tokenizer: ScaffoldTokenizerFast, state: tuple[Any, ...]) -> Session:
+def make_session(tokenizer: ScaffoldTokenizerFast) -> Session:
     from hf_scaffold.tokenization_scaffold import AddedTokens, with_model
 
     backend = tokenizer._public
@@ -203,7 +201,6 @@ def make_session(tokenizer: ScaffoldTokenizerFast, state: tuple[Any, ...]) -> Se
     frame = with_model(BPE(), backend, added)
     frame.post_processor = copy.deepcopy(backend.post_processor)
     return Session(
-        state=state,
         encoder=encoder,
         added=[
             (t.content, i, t.single_word, t.lstrip, t.rstrip, t.normalized, t.content in added.special)
