@@ -122,16 +122,22 @@ class Template:
     ids: Ids  # -1 and -2 stand for the sequences
     types: list[int]
     specials: list[int]
+    pieces: list[int] = field(init=False)  # ids, as a list
     before: list[int] = field(init=False)
     after: list[int] = field(init=False)
 
+    def __post_init__(self) -> None:
+        self.pieces = self.ids.tolist()
+        first = self.pieces.index(-1)
+        self.before, self.after = self.pieces[:first], self.pieces[first + 1 :]
+
+    @property
+    def n_sequences(self) -> int:
+        return sum(piece < 0 for piece in self.pieces)
+
     @property
     def n_specials(self) -> int:
-        return sum(token_id >= 0 for token_id in self.ids.tolist())
-
-    def __post_init__(self) -> None:
-        pieces = self.ids.tolist()
-        self.before, self.after = pieces[: pieces.index(-1)], pieces[pieces.index(-1) + 1 :]
+        return len(self.pieces) - self.n_sequences
 
 
 def template_of(frame: Tokenizer, n_sequences: int, add_special_tokens: bool) -> Template:
@@ -284,107 +290,90 @@ def encode_plus(
     if kwargs.get("sanitize_control_tokens"):
         raise NotNativeError("sanitize_control_tokens is set")
     session = session_of(tokenizer)
-    inputs = tokenizer.model_input_names
     if return_token_type_ids is None:
-        return_token_type_ids = "token_type_ids" in inputs
+        return_token_type_ids = "token_type_ids" in tokenizer.model_input_names
     if return_attention_mask is None:
-        return_attention_mask = "attention_mask" in inputs
+        return_attention_mask = "attention_mask" in tokenizer.model_input_names
     if split_special_tokens is None:
         split_special_tokens = tokenizer.split_special_tokens
-    pads = padding_strategy is not PaddingStrategy.DO_NOT_PAD
-    truncates = truncation_strategy is not TruncationStrategy.DO_NOT_TRUNCATE
     texts, n_sequences, is_batched = sequences_of(text, text_pair)
     template = session.template(n_sequences, bool(add_special_tokens))
+    options = Options(
+        add_special_tokens,
+        split_special_tokens,
+        padding_strategy,
+        truncation_strategy,
+        max_length,
+        stride,
+        pad_to_multiple_of,
+        padding_side,
+    )
     chance = Dropout(dropout, seed) if dropout else None
     drawn = None
 
-    data: dict[str, Any] = {}
-    if not (is_batched or pads or truncates or return_tensors or n_sequences == 2 or chance):
-        ids = session.encoder.encode_one(texts[0], session.finder(bool(split_special_tokens)))
-        if ids is None:
-            ids = encode_generally(tokenizer, texts[0], split_special_tokens)
-        n_ids = longest = len(ids) + len(template.ids) - 1
-        data["input_ids"] = [*template.before, *ids, *template.after] if len(template.ids) > 1 else ids
-        if return_token_type_ids:
-            data["token_type_ids"] = constant_row(template.types, template.ids, len(ids))
-        if return_attention_mask:
-            data["attention_mask"] = [1] * n_ids
-        if return_special_tokens_mask:
-            data["special_tokens_mask"] = constant_row(template.specials, template.ids, len(ids))
-        if return_length:
-            data["length"] = [n_ids]
-    else:
+    rows: Row | Rows
+    if is_batched or n_sequences == 2 or options.truncates or options.pads or return_tensors or chance:
         flat, ends = encode_sequences(tokenizer, session, texts, split_special_tokens, chance)
         drawn = partial(encodings_of, flat, ends) if chance else None
-        spans = np.stack([ends[:-1], ends[1:]], axis=1).reshape(-1, n_sequences, 2)
-        if truncates:
-            # The backend checks lengths and stride for the template, whether it is asked for or not.
-            if stride or (max_length or 0) <= max(session.template(n, True).n_specials for n in (1, 2)):
-                raise NotNativeError("the truncation is for the backend to refuse, or has a stride")
-            limit = (max_length or 0) - template.n_specials
-            truncate(spans, truncation_strategy, limit, tokenizer.truncation_side)
-        rows = Rows(flat, spans, template)
-        longest = int(rows.lengths.max())
-        if pads:
-            width = longest
-            if padding_strategy is PaddingStrategy.MAX_LENGTH and max_length is not None:
-                width = max_length
-            if pad_to_multiple_of:
-                width += -width % pad_to_multiple_of
-            pad_id = tokenizer.pad_token_id
-            if not isinstance(pad_id, int):
-                raise NotNativeError("there is no padding token")
-            rows.pad(width, padding_side or tokenizer.padding_side, pad_id, tokenizer.pad_token_type_id)
-        as_matrix = (
-            return_tensors is not None and TensorType(return_tensors) in MATRICES and rows.are_equally_long
-        )
-        column: Callable[..., Any] = rows.constant_matrix if as_matrix else rows.constant_lists
-        data["input_ids"] = rows.matrix() if as_matrix else rows.lists(session.numbers)
-        if return_token_type_ids:
-            data["token_type_ids"] = column(template.types, rows.pad_type_id)
-        if return_attention_mask:
-            data["attention_mask"] = column([1] * len(template.ids), 0)
-        if return_special_tokens_mask:
-            data["special_tokens_mask"] = column(template.specials, 1)
-        if return_length:
-            data["length"] = rows.padded_lengths.tolist()
-        longest = int(rows.padded_lengths.max())
-        # Without torch they stay as they are, and BatchEncoding refuses to make tensors of them.
-        if as_matrix and TensorType(return_tensors) is TensorType.PYTORCH and is_torch_available():
-            import torch
+        rows = rows_of(flat, ends, template, options, tokenizer, session)
+        rows.is_matrix = makes_matrices(return_tensors) and rows.are_equally_long
+    else:
+        rows = Row(encode_text(tokenizer, session, text, split_special_tokens), template)
 
-            data.update({name: torch.from_numpy(value) for name, value in data.items() if name != "length"})
-        elif not is_batched and return_tensors is None:
-            data = {name: value[0] if isinstance(value[0], list) else value for name, value in data.items()}
+    data: dict[str, Any] = {"input_ids": rows.input_ids()}
+    if return_token_type_ids:
+        data["token_type_ids"] = rows.token_type_ids()
+    if return_attention_mask:
+        data["attention_mask"] = rows.attention_mask()
+    if return_special_tokens_mask:
+        data["special_tokens_mask"] = rows.special_tokens_mask()
+    if return_length:
+        data["length"] = rows.length()
+    if isinstance(rows, Rows):
+        data = in_form(data, rows, is_batched, return_tensors)
     # As stock does for each row; only the length of a row counts.
-    tokenizer._eventual_warn_about_too_long_sequence(range(longest), max_length, verbose)  # type: ignore[arg-type]
+    tokenizer._eventual_warn_about_too_long_sequence(range(rows.longest), max_length, verbose)  # type: ignore[arg-type]
 
-    encodings = LazyEncodings(
-        tokenizer,
-        session,
-        (
-            text if isinstance(text, str) else list(text),
-            text_pair if text_pair is None or isinstance(text_pair, str) else list(text_pair),
-        ),
-        {
-            "add_special_tokens": add_special_tokens,
-            "padding_strategy": padding_strategy,
-            "truncation_strategy": truncation_strategy,
-            "max_length": max_length,
-            "stride": stride,
-            "pad_to_multiple_of": pad_to_multiple_of,
-            "padding_side": padding_side,
-            "split_special_tokens": split_special_tokens,
-            "return_token_type_ids": True,
-            "verbose": False,
-            "draw": drawn,
-        },
-        len(texts) // n_sequences,
-    )
+    texts_now = listed(text), listed(text_pair)
+    encodings = LazyEncodings(tokenizer, session.frame, texts_now, options, drawn, len(texts) // n_sequences)
     return BatchEncoding(data, encodings, tensor_type=return_tensors, n_sequences=n_sequences)
 
 
-MATRICES = (TensorType.NUMPY, TensorType.PYTORCH)
+@dataclass
+class Options:
+    """The arguments of `_encode_plus` that a call's encodings depend on."""
+
+    add_special_tokens: bool
+    split_special_tokens: bool
+    padding_strategy: PaddingStrategy
+    truncation_strategy: TruncationStrategy
+    max_length: int | None
+    stride: int
+    pad_to_multiple_of: int | None
+    padding_side: str | None
+
+    @property
+    def truncates(self) -> bool:
+        return self.truncation_strategy is not TruncationStrategy.DO_NOT_TRUNCATE
+
+    @property
+    def pads(self) -> bool:
+        return self.padding_strategy is not PaddingStrategy.DO_NOT_PAD
+
+    def limit(self, template: Template, session: Session) -> int:
+        """How many ids a truncated row may have besides its special tokens."""
+        # The backend checks lengths and stride for the template, whether it is asked for or not.
+        max_length, least = self.max_length or 0, max(session.template(n, True).n_specials for n in (1, 2))
+        if self.stride or max_length <= least:
+            raise NotNativeError("the truncation is for the backend to refuse, or has a stride")
+        return max_length - template.n_specials
+
+    def width(self, longest: int) -> int:
+        """How many ids a padded row has at least; the longest one has so many without padding."""
+        width = longest
+        if self.padding_strategy is PaddingStrategy.MAX_LENGTH and self.max_length is not None:
+            width = self.max_length
+        return width + -width % self.pad_to_multiple_of if self.pad_to_multiple_of else width
 
 
 def sequences_of(text: Any, text_pair: Any) -> tuple[list[str], int, bool]:
@@ -408,6 +397,14 @@ def sequences_of(text: Any, text_pair: Any) -> tuple[list[str], int, bool]:
 
 def are_texts(items: Iterable[Any]) -> bool:
     return all(issubclass(kind, str) for kind in {*map(type, items)})
+
+
+def encode_text(
+    tokenizer: ScaffoldTokenizerFast, session: Session, text: str, split_special_tokens: bool
+) -> list[int]:
+    """Ids of a text without special tokens around them."""
+    ids = session.encoder.encode_one(text, session.finder(bool(split_special_tokens)))
+    return encode_generally(tokenizer, text, split_special_tokens) if ids is None else ids
 
 
 def encode_sequences(
@@ -519,6 +516,29 @@ def drop_between_added_tokens(
 # ---- rows
 
 
+def rows_of(
+    flat: Ids,
+    ends: Ends,
+    template: Template,
+    options: Options,
+    tokenizer: ScaffoldTokenizerFast,
+    session: Session,
+) -> Rows:
+    """The rows of encoded sequences, truncated and padded."""
+    spans = np.stack([ends[:-1], ends[1:]], axis=1).reshape(-1, template.n_sequences, 2)
+    if options.truncates:
+        limit = options.limit(template, session)
+        truncate(spans, options.truncation_strategy, limit, tokenizer.truncation_side)
+    rows = Rows(flat, spans, template, session)
+    if options.pads:
+        pad_id = tokenizer.pad_token_id
+        if not isinstance(pad_id, int):
+            raise NotNativeError("there is no padding token")
+        side = options.padding_side or tokenizer.padding_side
+        rows.pad(options.width(rows.longest), side, pad_id, tokenizer.pad_token_type_id)
+    return rows
+
+
 def truncate(spans: Ends, strategy: TruncationStrategy, limit: int, side: str) -> None:
     """Shorten the sequences in place, so that no row has more than `limit` ids, as the backend does."""
     lengths = spans[:, :, 1] - spans[:, :, 0]
@@ -546,40 +566,92 @@ def truncate(spans: Ends, strategy: TruncationStrategy, limit: int, side: str) -
         spans[:, :, 0] = spans[:, :, 1] - lengths
 
 
-class Rows:
-    """Rows of ids with special tokens around them, and padding."""
+class Row:
+    """One row of ids with special tokens around them, as lists."""
 
-    def __init__(self, ids: Ids, spans: Ends, template: Template) -> None:
-        self.ids, self.spans, self.template = ids, spans, template
+    def __init__(self, ids: list[int], template: Template) -> None:
+        self.ids, self.template = ids, template
+        self.longest = len(ids) + len(template.pieces) - 1
+
+    def input_ids(self) -> list[int]:
+        template = self.template
+        return [*template.before, *self.ids, *template.after] if len(template.pieces) > 1 else self.ids
+
+    def token_type_ids(self) -> list[int]:
+        return self.constant(self.template.types)
+
+    def attention_mask(self) -> list[int]:
+        return [1] * self.longest
+
+    def special_tokens_mask(self) -> list[int]:
+        return self.constant(self.template.specials)
+
+    def length(self) -> list[int]:
+        return [self.longest]
+
+    def constant(self, values: list[int]) -> list[int]:
+        row: list[int] = []
+        for value, piece in zip(values, self.template.pieces, strict=True):
+            row += [value] * (1 if piece >= 0 else len(self.ids))
+        return row
+
+
+class Rows:
+    """Rows of ids with special tokens around them, and padding, as lists or matrices."""
+
+    def __init__(self, ids: Ids, spans: Ends, template: Template, session: Session) -> None:
+        self.ids, self.spans, self.template, self.session = ids, spans, template, session
         sizes = spans[:, :, 1] - spans[:, :, 0]
-        self.lengths = sizes.sum(axis=1) + len(template.ids) - spans.shape[1]
+        self.lengths = sizes.sum(axis=1) + template.n_specials
         self.padding = np.zeros((len(spans), 2), np.int64)
         self.pad_id = self.pad_type_id = 0
+        self.is_matrix = False
 
     def pad(self, width: int, side: str, pad_id: int, pad_type_id: int) -> None:
-        self.padding[:, int(side == "right")] = np.maximum(width - self.lengths, 0)
+        missing = np.maximum(width - self.lengths, 0)
+        self.padding[:, int(side == "right")] = missing
+        self.lengths += missing
         self.pad_id, self.pad_type_id = pad_id, pad_type_id
 
     @property
-    def padded_lengths(self) -> Ends:
-        lengths: Ends = self.lengths + self.padding.sum(axis=1)
-        return lengths
+    def longest(self) -> int:
+        return int(self.lengths.max())
 
     @property
     def are_equally_long(self) -> bool:
-        lengths = self.padded_lengths
-        return bool((lengths == lengths[0]).all())
+        return bool((self.lengths == self.lengths[0]).all())
 
-    def lists(self, numbers: list[int]) -> list[list[int]]:
-        return rows_as_lists(self.ids, self.spans, self.template.ids, self.padding, self.pad_id, numbers)
+    def input_ids(self) -> Any:
+        if self.is_matrix:
+            return self.matrix()
+        pieces, numbers = self.template.ids, self.session.numbers
+        return rows_as_lists(self.ids, self.spans, pieces, self.padding, self.pad_id, numbers)
+
+    def token_type_ids(self) -> Any:
+        return self.constant(self.template.types, self.pad_type_id)
+
+    def attention_mask(self) -> Any:
+        return self.constant([1] * len(self.template.pieces), 0)
+
+    def special_tokens_mask(self) -> Any:
+        return self.constant(self.template.specials, 1)
+
+    def length(self) -> list[int]:
+        lengths: list[int] = self.lengths.tolist()
+        return lengths
 
     def matrix(self) -> Ends:
-        out = np.full((len(self.spans), self.padded_lengths[0]), self.pad_id, np.int64)
+        out = np.full((len(self.spans), self.lengths[0]), self.pad_id, np.int64)
         fill_rows(out, self.ids, self.spans, self.template.ids, np.ascontiguousarray(self.padding[:, 0]))
         return out
 
-    def constant_lists(self, values: list[int], pad_value: int) -> list[list[int]]:
+    def constant(self, values: list[int], pad_value: int) -> Any:
         """Rows that say the same of every id of a sequence, of a special token, of the padding."""
+        if self.is_matrix:
+            return self.constant_matrix(values, pad_value)
+        return self.constant_lists(values, pad_value)
+
+    def constant_lists(self, values: list[int], pad_value: int) -> list[list[int]]:
         if len({*values}) == 1 and not self.padding.any():
             return constant_lists(values[0], self.lengths)
         pieces = [pad_value, *values, pad_value]
@@ -591,22 +663,39 @@ class Rows:
     def constant_matrix(self, values: list[int], pad_value: int) -> Ends:
         pieces = np.array([pad_value, *values, pad_value])
         flat = np.repeat(np.tile(pieces, len(self.spans)), self.piece_sizes().ravel())
-        return flat.reshape(len(self.spans), self.padded_lengths[0])
+        return flat.reshape(len(self.spans), self.lengths[0])
 
     def piece_sizes(self) -> Ends:
-        sizes = np.ones((len(self.spans), len(self.template.ids) + 2), np.int64)
+        sizes = np.ones((len(self.spans), len(self.template.pieces) + 2), np.int64)
         sizes[:, 0], sizes[:, -1] = self.padding[:, 0], self.padding[:, 1]
-        for column, piece in enumerate(self.template.ids.tolist()):
+        for column, piece in enumerate(self.template.pieces):
             if piece < 0:
                 sizes[:, column + 1] = self.spans[:, -1 - piece, 1] - self.spans[:, -1 - piece, 0]
         return sizes
 
 
-def constant_row(values: list[int], pieces: Ids, length: int) -> list[int]:
-    row: list[int] = []
-    for value, piece in zip(values, pieces.tolist(), strict=True):
-        row += [value] * (1 if piece >= 0 else length)
-    return row
+def makes_matrices(return_tensors: Any) -> bool:
+    return return_tensors is not None and TensorType(return_tensors) in (TensorType.NUMPY, TensorType.PYTORCH)
+
+
+def in_form(data: dict[str, Any], rows: Rows, is_batched: bool, return_tensors: Any) -> dict[str, Any]:
+    """Lists of rows, or matrices, as what a call is to return."""
+    # Without torch they stay as they are, and BatchEncoding refuses to make tensors of them.
+    if rows.is_matrix and TensorType(return_tensors) is TensorType.PYTORCH and is_torch_available():
+        import torch
+
+        return data | {name: torch.from_numpy(value) for name, value in data.items() if name != "length"}
+    if not is_batched and return_tensors is None:
+        return {name: value[0] if isinstance(value[0], list) else value for name, value in data.items()}
+    return data
+
+
+# ---- encodings
+
+
+def listed(texts: Any) -> Any:
+    """A batch as it is now."""
+    return texts if texts is None or isinstance(texts, str) else list(texts)
 
 
 class LazyEncodings(Sequence[Encoding]):
@@ -619,20 +708,29 @@ class LazyEncodings(Sequence[Encoding]):
     def __init__(
         self,
         tokenizer: ScaffoldTokenizerFast,
-        session: Session,
+        frame: Tokenizer,
         texts: tuple[Any, Any],
-        options: dict[str, Any],
+        options: Options,
+        draw: Callable[..., list[Encoding]] | None,
         n: int,
     ) -> None:
-        # Stock code reads sides and padding from the tokenizer.
-        self._tokenizer = object.__new__(type(tokenizer))
-        self._tokenizer.__dict__.update(tokenizer.__dict__)
-        self._tokenizer._special_tokens_map = tokenizer._special_tokens_map.copy()
-        self._session, self._texts, self._options, self._n = session, texts, options, n
+        # As it is now: stock code reads sides and padding from it.
+        self._class = type(tokenizer)
+        self._state = vars(tokenizer) | {"_special_tokens_map": tokenizer._special_tokens_map.copy()}
+        self._frame, self._texts, self._options, self._draw, self._n = frame, texts, options, draw, n
 
     @cached_property
     def made(self) -> list[Encoding]:
-        encoded = self._tokenizer._encode_generally(self._session.frame, *self._texts, **self._options)
+        tokenizer = object.__new__(self._class)
+        tokenizer.__dict__.update(self._state)
+        encoded = tokenizer._encode_generally(
+            self._frame,
+            *self._texts,
+            draw=self._draw,
+            return_token_type_ids=True,
+            verbose=False,
+            **vars(self._options),
+        )
         return encoded.encodings or []
 
     def __getitem__(self, index: Any) -> Any:
