@@ -24,7 +24,7 @@ from hf_scaffold.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, VocabSizeError
 from hf_scaffold.evaluation import EvaluationText
 from hf_scaffold.pretokenize import get_pretokenizer
-from hf_scaffold.trainer import train
+from hf_scaffold.trainer import DEFAULT_VOCAB_SIZE, train
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -49,7 +49,7 @@ _OTHER_TIKTOKEN_PRESET = "llama3"  # cl100k cuts alike but for white space at th
 def train_baseline(
     kind: str,
     counts: PreTokenCounts,
-    vocab_size: int = 30_000,
+    vocab_size: int = DEFAULT_VOCAB_SIZE,
     *,
     special_tokens: Sequence[str] = (),
     text: EvaluationText | None = None,
