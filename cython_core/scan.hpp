@@ -10,16 +10,21 @@
 //                      such a change is noted there. White space looks at what follows it, so no text is cut
 //                      behind it, except behind line breaks where they end a pre-token of their own.
 //
+// Some also have `Starts`, which finds what next() would, of many bytes at once.
+//
 // All text here is valid UTF-8, cut between characters. Costs are linear: a rule reads a character a few times at
 // most. The patterns' alternatives are tried in order; a quantifier gives back only where noted.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "simd.hpp"
 #include "unicode_classes.hpp"
 #include "utf8.hpp"
+#include "window.hpp"
 
 namespace hf_scaffold {
 
@@ -138,70 +143,93 @@ struct Neighbour {
     bool is(classes_t wanted) const { return classes & wanted; }
 };
 
-#ifdef HF_SCAFFOLD_SSE2
+#ifdef HF_SCAFFOLD_WINDOWS
 
-// Of 64 bytes, a bit for each.
-struct AsciiMasks {
-    std::uint64_t letters, digits, spaces, blanks, quotes, beyond;  // blanks: ' '; quotes: '\''; beyond: not ASCII
-
-    explicit AsciiMasks(const byte_t* at) : letters(0), digits(0), spaces(0), blanks(0), quotes(0), beyond(0) {
-        for (int i = 0; i < 4; ++i) {
-            const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 16 * i));
-            const int shift = 16 * i;
-            const __m128i blank = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(' '));
-            letters |= bits(in_range(_mm_or_si128(bytes, _mm_set1_epi8(0x20)), 'a', 26)) << shift;
-            digits |= bits(in_range(bytes, '0', 10)) << shift;
-            spaces |= bits(_mm_or_si128(blank, in_range(bytes, '\t', 5))) << shift;
-            blanks |= bits(blank) << shift;
-            quotes |= bits(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('\''))) << shift;
-            beyond |= bits(bytes) << shift;
-        }
-    }
-
-private:
-    static std::uint64_t bits(__m128i bytes) { return static_cast<unsigned>(_mm_movemask_epi8(bytes)); }
-
-    // Signed comparison is all there is, so the first of the range is moved to the lowest number.
-    static __m128i in_range(__m128i bytes, int first, int n) {
-        const __m128i moved = _mm_sub_epi8(bytes, _mm_set1_epi8(static_cast<char>(first + 0x80)));
-        return _mm_cmplt_epi8(moved, _mm_set1_epi8(static_cast<char>(0x80 + n)));
-    }
-};
-
-// Where GPT-2's pre-tokens start in the 64 readable bytes at `at`, where one starts: a bit for each start behind it
-// that the ASCII in front of and around it proves, and for every one up to the last of these.
+// Where GPT-2's pre-tokens start, window by window.
 //
 // A run of one kind starts a pre-token, unless a blank stands before it. So does a run of white space, and so does
 // its last character, which stays behind (and leads the next run, if it is a blank), but not in front of a digit
 // that is split off: there the text ends, for the pattern.
 template <bool split_digits>
-std::uint64_t gpt2_starts(const byte_t* at, const byte_t* end) {
-    const AsciiMasks m(at);
-    const std::uint64_t others = ~(m.letters | m.digits | m.spaces | m.beyond);
-    const std::uint64_t split = split_digits ? m.digits : 0;
-    const std::uint64_t followed = m.spaces & ~(m.spaces >> 1) & ~(split >> 1);
-    const std::uint64_t runs = (m.letters & ~(m.letters << 1)) | (others & ~(others << 1)) |
-                               (split_digits ? 0 : m.digits & ~(m.digits << 1));
-    std::uint64_t starts = split | (m.spaces & ~(m.spaces << 1)) | followed | (runs & ~(m.blanks << 1)) | 1;
-    // Each looks one character ahead.
-    const unsigned n_known = m.beyond ? trailing_zeros(m.beyond) : 64;
-    if (n_known < 2) return 0;
-    starts &= ~std::uint64_t{0} >> (65 - n_known);
-    for (std::uint64_t quotes = m.quotes & starts; quotes != 0; quotes &= quotes - 1) {
-        const unsigned i = trailing_zeros(quotes);
-        const std::size_t length = contraction_length<false>(at + i, end);
-        if (length == 0) continue;
-        const std::uint64_t up_to_quote = ~std::uint64_t{0} >> (63 - i);
-        if (i + length >= n_known - 1) {
-            starts &= up_to_quote;
-            break;
+class Gpt2Starts {
+public:
+    static constexpr unsigned STEP = Window::SIZE - 2;  // a character before, and one behind, are looked at, too
+
+    Gpt2Starts(const byte_t* begin, const byte_t* end) : begin_(begin), end_(end), stop_(begin) {}
+
+    // A bit for each of the STEP bytes at `at`, or of those up to the end. To be asked from the beginning on.
+    std::uint64_t next(const byte_t* at) {
+        const std::size_t left = static_cast<std::size_t>(end_ - at);
+        if (at != begin_ && left > STEP) return starts(Window(at - 1, at - 1), ~std::uint64_t{0}, at);
+        // In front of the text and behind it are zeros.
+        const std::size_t n = left > STEP ? STEP + 1 : left;
+        byte_t bytes[Window::SIZE] = {};
+        std::uint64_t text = ~std::uint64_t{0} >> (Window::SIZE - 1 - n) & ~std::uint64_t{1};
+        if (at == begin_) {
+            std::memcpy(bytes + 1, at, n);
+        } else {
+            std::memcpy(bytes, at - 1, n + 1);
+            text |= 1;
         }
-        const std::uint64_t stop = std::uint64_t{1} << (i + length);
-        starts = (starts & (up_to_quote | ~(stop - 1))) | stop;
-        quotes |= m.quotes & stop;  // a contraction may follow
+        return starts(Window(bytes, at - 1), text, at);
     }
-    return starts & ~std::uint64_t{1};
-}
+
+private:
+    static constexpr std::uint64_t ALL = ~std::uint64_t{0};
+
+    // The window's bit 0 is the byte before `at`.
+    std::uint64_t starts(const Window& window, std::uint64_t text, const byte_t* at) {
+        const std::uint64_t split = split_digits ? window.digits : 0;
+        const std::uint64_t letters = window.letters & ~split, numbers = window.numbers & ~split;
+        const std::uint64_t others = text & ~(window.letters | window.numbers | window.spaces | split);
+        const std::uint64_t runs = first_of(letters) | first_of(numbers) | first_of(others);
+        std::uint64_t last_spaces = window.spaces & ~((window.spaces | split) >> 1) & ~window.tails & text >> 1;
+        if (window.long_spaces != 0) last_spaces |= last_long_spaces(window, at);
+        const std::uint64_t starts =
+            (split & ~window.tails) | first_of(window.spaces) | last_spaces | (runs & ~(window.blanks << 1));
+        return with_contractions(starts >> 1 & ALL >> 2, window.quotes >> 1, at) & text >> 1;
+    }
+
+    static std::uint64_t first_of(std::uint64_t mask) { return mask & ~(mask << 1); }
+
+    // The first bytes of those spaces beyond ASCII that end a run of white space.
+    std::uint64_t last_long_spaces(const Window& window, const byte_t* at) const {
+        std::uint64_t last = 0;
+        for (std::uint64_t rest = window.long_spaces & ~std::uint64_t{1}; rest != 0; rest &= rest - 1) {
+            const byte_t* space = at + trailing_zeros(rest) - 1;
+            const byte_t* after = space + character_at(space).length;
+            const bool is_last = after != end_ && !(character_at(after).classes & (SPACE | (split_digits ? DIGIT : 0)));
+            if (is_last) last |= rest & (~rest + 1);
+        }
+        return last;
+    }
+
+    // The starts, a bit for each byte from `at` on, with a pre-token wherever a contraction leads.
+    std::uint64_t with_contractions(std::uint64_t starts, std::uint64_t quotes, const byte_t* at) {
+        if (stop_ >= at) starts = stop_at(starts, 0, static_cast<unsigned>(stop_ - at));
+        std::uint64_t left = quotes & starts;
+        while (left != 0) {
+            const unsigned i = trailing_zeros(left);
+            left &= left - 1;
+            const unsigned length = static_cast<unsigned>(contraction_length<false>(at + i, end_));
+            if (length == 0) continue;
+            stop_ = at + i + length;
+            if (i + length >= STEP) return starts & ALL >> (63 - i);
+            starts = stop_at(starts, i + 1, i + length);
+            left = quotes & starts & ALL << (i + length);
+        }
+        return starts;
+    }
+
+    // With none from bit `from` to bit `stop`, and one there.
+    static std::uint64_t stop_at(std::uint64_t starts, unsigned from, unsigned stop) {
+        return (starts & ~(ALL << from)) | (starts & ALL << stop) | std::uint64_t{1} << stop;
+    }
+
+    const byte_t* begin_;
+    const byte_t* end_;
+    const byte_t* stop_;  // of the last contraction
+};
 
 #endif
 
@@ -228,8 +256,8 @@ struct Gpt2Rules {
         return skip(at + first.length, end, kind | STOP, kind);
     }
 
-#ifdef HF_SCAFFOLD_SSE2
-    static std::uint64_t starts(const byte_t* at, const byte_t* end) { return gpt2_starts<split_digits>(at, end); }
+#ifdef HF_SCAFFOLD_WINDOWS
+    using Starts = Gpt2Starts<split_digits>;
 #endif
 
     static bool separates(Neighbour a, Neighbour b) {
@@ -320,33 +348,69 @@ private:
     }
 };
 
-// Whether the rules have starts(at, end), as gpt2_starts.
-template <class Rules>
+// Whether the rules have Starts, which find the pre-tokens of many bytes at once, as Gpt2Starts does.
+template <class Rules, class = void>
 constexpr bool HAS_STARTS = false;
-#ifdef HF_SCAFFOLD_SSE2
-template <bool split_digits>
-constexpr bool HAS_STARTS<Gpt2Rules<split_digits>> = true;
-#endif
+template <class Rules>
+constexpr bool HAS_STARTS<Rules, std::void_t<typename Rules::Starts>> = true;
+
+constexpr std::size_t SOME = 256;
+
+// Writes the place of each bit, counted from `at`, and up to 7 places without meaning behind them; returns the end.
+inline const byte_t** put_places(std::uint64_t bits, const byte_t* at, const byte_t** out) {
+    const byte_t** const end = out + count_ones(bits);
+    for (; out < end; out += 8) {
+        for (unsigned i = 0; i < 8; ++i) {
+            out[i] = at + trailing_zeros(bits | std::uint64_t{1} << 63);
+            bits &= bits - 1;
+        }
+    }
+    return end;
+}
+
+// Calls sink(bounds, n) for some pre-tokens of the text, in order, until there are no more: the i-th of these n goes
+// from bounds[i] to bounds[i + 1], and n is about SOME, less at the end of the text only.
+template <class Rules, class Sink>
+void scan_some(Rules rules, const byte_t* at, const byte_t* end, Sink&& sink) {
+    if (at == end) return;
+    const byte_t* bounds[SOME + 64 + 8];
+    const byte_t** last = bounds;
+    const auto flush = [&] {
+        sink(static_cast<const byte_t* const*>(bounds), static_cast<std::size_t>(last - bounds));
+        bounds[0] = *last;
+        last = bounds;
+    };
+    if constexpr (HAS_STARTS<Rules>) {
+        typename Rules::Starts starts(at, end);
+        const byte_t** next = bounds;
+        for (;;) {
+            next = put_places(starts.next(at), at, next);
+            if (static_cast<std::size_t>(end - at) <= starts.STEP) break;
+            at += starts.STEP;
+            if (next - bounds > static_cast<std::ptrdiff_t>(SOME)) {
+                last = next - 1;
+                flush();
+                next = bounds + 1;
+            }
+        }
+        *next = end;
+        last = next;
+    } else {
+        for (*last = at; at != end;) {
+            *++last = at = rules.next(at, end);
+            if (last == bounds + SOME) flush();
+        }
+        if (last == bounds) return;
+    }
+    sink(static_cast<const byte_t* const*>(bounds), static_cast<std::size_t>(last - bounds));
+}
 
 // Calls sink(start, end) for each pre-token of the text, in order.
 template <class Rules, class Sink>
 void scan_by(Rules rules, const byte_t* at, const byte_t* end, Sink&& sink) {
-    while (at != end) {
-        if constexpr (HAS_STARTS<Rules>) {
-            if (end - at >= 64) {
-                const byte_t* const begin = at;
-                for (std::uint64_t starts = rules.starts(at, end); starts != 0; starts &= starts - 1) {
-                    const byte_t* stop = begin + trailing_zeros(starts);
-                    sink(at, stop);
-                    at = stop;
-                }
-                if (at != begin) continue;
-            }
-        }
-        const byte_t* stop = rules.next(at, end);
-        sink(at, stop);
-        at = stop;
-    }
+    scan_some(rules, at, end, [&](const byte_t* const* bounds, std::size_t n) {
+        for (std::size_t i = 0; i < n; ++i) sink(bounds[i], bounds[i + 1]);
+    });
 }
 
 enum class Preset { gpt2, gpt2_digits, llama3, gpt4o };

@@ -37,6 +37,13 @@ inline unsigned trailing_zeros(std::uint64_t bits) {
 #endif
 }
 
+inline unsigned count_ones(std::uint64_t bits) {
+    bits -= bits >> 1 & 0x5555555555555555;
+    bits = (bits & 0x3333333333333333) + (bits >> 2 & 0x3333333333333333);
+    bits = (bits + (bits >> 4)) & 0x0F0F0F0F0F0F0F0F;
+    return static_cast<unsigned>(bits * 0x0101010101010101 >> 56);
+}
+
 // Begins to load the cache line of `address`.
 inline void prefetch(const void* address) {
 #ifdef HF_SCAFFOLD_SSE2

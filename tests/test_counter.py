@@ -3,6 +3,7 @@
 
 import importlib.util
 import itertools
+import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -99,6 +100,31 @@ def test_scanner_equals_pipeline_on_all_short_texts(preset):
     for characters in itertools.product(ROLES, repeat=3):
         text = "".join(characters)
         assert natively(text.encode(), preset) == pretokenizer.pretokenize(text)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_scanner_equals_pipeline_on_long_texts_of_few_characters(preset):
+    """A scanner may look at dozens of bytes at once: every role in every place, runs across borders."""
+    rng = random.Random(preset)
+    pretokenizer = get_pretokenizer(preset)
+    for _ in range(1500):
+        few = rng.choices([*NASTY, "'s", "'ll", "'re"], k=rng.randint(1, 6))
+        text = ""
+        while len(text) < 200:
+            text += rng.choice(few) * (1 if rng.random() < 0.8 else rng.randint(2, 70))
+        assert natively(text.encode(), preset) == pretokenizer.pretokenize(text)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize(
+    "tail", ["", " ", "  ", "\n", "\u3000", "\u00a0 ", "'", "'s", "1", " 1", "é", "字", "😀"]
+)
+def test_scanner_equals_pipeline_wherever_the_text_ends(preset, tail):
+    text = "It isn't 'so', we'd say:\u3000« ça va ? »  日本語 \n\n1234 😀 they'll 've ½'s" * 3
+    pretokenizer = get_pretokenizer(preset)
+    for n in range(len(text)):
+        cut = text[:n] + tail
+        assert natively(cut.encode(), preset) == pretokenizer.pretokenize(cut)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
