@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "byte_string.hpp"
 #include "utf8.hpp"
 #include "widths.hpp"
 
@@ -47,17 +48,9 @@ public:
     // bytes may be read there. Throws std::overflow_error, changing nothing, where the sum passes 2**63 - 1.
     void add(const byte_t* bytes, std::size_t length, std::size_t readable, count_t count = 1) {
         if (length > INLINE) return add_long(bytes, length, count);
-        Slot key{{0, 0}, length, count};
-        if (readable >= INLINE) {
-            std::uint64_t mask[2];
-            std::memcpy(key.words, bytes, INLINE);
-            std::memcpy(mask, ONES_THEN_ZEROS + INLINE - length, INLINE);
-            key.words[0] &= mask[0];
-            key.words[1] &= mask[1];
-        } else {
-            std::memcpy(key.words, bytes, length);
-        }
-        Slot& slot = find(hash_of(key), [&](const Slot& other) {
+        const TwoWords words = two_words(bytes, length, readable);
+        const Slot key{{words.low, words.high}, length, count};
+        Slot& slot = find(hash_of_key(key), [&](const Slot& other) {
             return other.words[0] == key.words[0] && other.words[1] == key.words[1] && other.length == length;
         });
         slot.length != 0 ? increase(slot, count) : insert(slot, key);
@@ -85,9 +78,6 @@ public:
 
 private:
     static constexpr std::size_t INLINE = 16;
-    static constexpr byte_t ONES_THEN_ZEROS[2 * INLINE] = {
-        0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
-    };
 
     struct Slot {
         std::uint64_t words[2];  // up to 16 bytes: the bytes, then zeros; longer: the hash, the offset in arena_
@@ -95,25 +85,8 @@ private:
         count_t count;
     };
 
-    static std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-        std::uint64_t hash = (a * 0x9E3779B97F4A7C15) ^ ((b << 32 | b >> 32) * 0xC2B2AE3D27D4EB4F);
-        hash = (hash ^ hash >> 32) * 0xD6E8FEB86659FD93;
-        return hash ^ hash >> 32;
-    }
-
-    static std::uint64_t hash_of(const Slot& slot) {
-        return slot.length > INLINE ? slot.words[0] : mix(slot.words[0] + slot.length, slot.words[1]);
-    }
-
-    static std::uint64_t hash_of(const byte_t* bytes, std::size_t length) {
-        std::uint64_t hash = length;
-        std::uint64_t word;
-        for (std::size_t at = 0; at + 8 <= length; at += 8) {
-            std::memcpy(&word, bytes + at, 8);
-            hash = mix(hash, word);
-        }
-        std::memcpy(&word, bytes + length - 8, 8);
-        return mix(hash, word);
+    static std::uint64_t hash_of_key(const Slot& key) {
+        return key.length > INLINE ? key.words[0] : mix_well(key.words[0] + key.length, key.words[1]);
     }
 
     const byte_t* bytes_of(const Slot& slot) const {
@@ -150,7 +123,7 @@ private:
     }
 
     Slot& vacant(const Slot& key) {
-        return find(hash_of(key), [](const Slot&) { return false; });
+        return find(hash_of_key(key), [](const Slot&) { return false; });
     }
 
     void add_long(const byte_t* bytes, std::size_t length, count_t count) {
