@@ -16,6 +16,7 @@
 #include <cstring>
 #include <memory>
 
+#include "byte_string.hpp"
 #include "large_array.hpp"
 #include "simd.hpp"
 #include "utf8.hpp"
@@ -32,13 +33,11 @@ public:
     static constexpr std::size_t LONGEST = 256;  // in bytes: what is longer hardly recurs
     static constexpr std::size_t SPARE = 4;      // ids that may be written behind those appended
 
-    // A pre-token as this cache looks for it. The bytes must outlive it.
+    // A pre-token as this cache looks for it.
     struct Key {
         std::uint64_t low;
         std::uint64_t high;  // its top byte: the length, or LONG
-        const byte_t* bytes;
-        std::uint32_t length;
-        std::uint32_t home;  // where the search for its slot begins
+        std::size_t home;    // where the search for its slot begins
     };
 
     explicit IdCache(std::size_t n_slots = FIRST_SLOTS) : n_slots_(n_slots), slots_(make_large_array<Slot>(n_slots)) {
@@ -47,62 +46,47 @@ public:
     IdCache(const IdCache&) = delete;
     IdCache& operator=(const IdCache&) = delete;
     ~IdCache() {
-        for (std::size_t i = 0; i < n_slots_; ++i) delete[] block_of(slots_[i]);
+        for (std::size_t i = 0; i < n_slots_; ++i) delete[] slots_[i].block();
     }
 
-    // The key of 0 < length <= LONGEST bytes, of which `readable` >= length may be read. Its slot begins to be fetched:
-    // make some hundred keys before finding the first, and none has to wait for memory.
-    Key key_of(const byte_t* bytes, std::size_t length, std::size_t readable) const {
-        if (length > INLINE) return key(hash_of(bytes, length), LONG << 56 | length, bytes, length);
-        std::uint64_t words[2] = {0, 0};
-        if (readable >= 16) {
-            std::uint64_t mask[2];
-            std::memcpy(words, bytes, 16);
-            std::memcpy(mask, ONES_THEN_ZEROS + 16 - length, 16);
-            words[0] &= mask[0];
-            words[1] &= mask[1];
-        } else {
-            std::memcpy(words, bytes, length);
-        }
-        return key(words[0], words[1] | static_cast<std::uint64_t>(length) << 56, bytes, length);
-    }
-
-    // Writes the ids of the pre-token to `out`, and up to SPARE numbers without meaning behind them; returns the
-    // end of the ids, or null if the cache doesn't hold it.
-    token_id_t* find(const Key& key, token_id_t* out) const {
-        for (std::size_t i = key.home;; i = (i + 1) & (n_slots_ - 1)) {
-            const Slot& slot = slots_[i];
-            const std::uint64_t high = slot.high.load(std::memory_order_acquire);
-            if (high == key.high && slot.low.load(std::memory_order_relaxed) == key.low) {
-                const std::uint64_t values[2] = {
-                    slot.values[0].load(std::memory_order_relaxed), slot.values[1].load(std::memory_order_relaxed)};
-                const std::uint64_t n = values[1] >> 32;
-                if (n <= INLINE_IDS) {
-                    std::memcpy(out, values, sizeof values);
-                    return out + n;
-                }
-                const token_id_t* block = reinterpret_cast<const token_id_t*>(values[0]);
-                if (holds(block, key)) return std::copy_n(block + 1, block[0], out);
-            } else if (high == EMPTY) {
-                return nullptr;
-            }
+    // The keys of n pre-tokens, the i-th from bounds[i] to bounds[i + 1]; bytes up to `readable` may be read. Their slots
+    // begin to be fetched: make some hundred keys before finding the first, and none has to wait for memory.
+    void keys_of(const byte_t* const* bounds, std::size_t n, const byte_t* readable, Key* keys) const {
+        for (std::size_t i = 0; i < n; ++i) {
+            const std::size_t length = static_cast<std::size_t>(bounds[i + 1] - bounds[i]);
+            keys[i] = key_of(bounds[i], length, static_cast<std::size_t>(readable - bounds[i]));
+            prefetch(&slots_[keys[i].home]);
         }
     }
 
-    // Adds a pre-token that find() did not find. Nothing is added once the cache is full.
-    void add(const Key& key, const token_id_t* ids, std::size_t n) {
-        if (is_full()) return;
+    // Writes the ids of pre-tokens to `out` one after another, and up to SPARE numbers without meaning behind them, and
+    // moves `out` behind the ids. Stops at the first that the cache doesn't hold; returns how many came before it.
+    std::size_t find(const byte_t* const* bounds, const Key* keys, std::size_t n, token_id_t*& out) const {
+        token_id_t* next = out;
+        std::size_t i = 0;
+        for (; i < n; ++i) {
+            const Slot* slot = slot_of(keys[i], bounds[i]);
+            if (slot == nullptr) break;
+            next = slot->copy_ids(next);
+        }
+        out = next;
+        return i;
+    }
+
+    // Adds a pre-token that find() did not find. None is added that is too long, or once the cache is full.
+    void add(const byte_t* bytes, std::size_t length, const Key& key, const token_id_t* ids, std::size_t n) {
+        if (length > LONGEST || is_full()) return;
         std::uint64_t values[2] = {0, static_cast<std::uint64_t>(n) << 32};
         token_id_t* block = nullptr;
-        if (n <= INLINE_IDS && key.length <= INLINE) {
+        if (n <= INLINE_IDS && length <= INLINE) {
             token_id_t inlined[4] = {0, 0, 0, static_cast<token_id_t>(n)};
             std::copy_n(ids, n, inlined);
             std::memcpy(values, inlined, sizeof values);
         } else {
-            block = new token_id_t[1 + n + (key.length + sizeof(token_id_t) - 1) / sizeof(token_id_t)];
+            block = new token_id_t[1 + n + (length + sizeof(token_id_t) - 1) / sizeof(token_id_t)];
             block[0] = static_cast<token_id_t>(n);
             std::copy_n(ids, n, block + 1);
-            std::memcpy(block + 1 + n, key.bytes, key.length);
+            std::memcpy(block + 1 + n, bytes, length);
             values[0] = reinterpret_cast<std::uintptr_t>(block);
             values[1] = BLOCK << 32;
         }
@@ -132,8 +116,8 @@ public:
     }
 
 private:
-    static constexpr std::size_t FIRST_SLOTS = std::size_t{1} << 15;  // 1 MB
-    static constexpr std::size_t LAST_SLOTS = std::size_t{1} << 19;  // 16 MB
+    static constexpr std::size_t FIRST_SLOTS = std::size_t{1} << 14;  // half a MB
+    static constexpr std::size_t LAST_SLOTS = std::size_t{1} << 20;  // 32 MB
     static constexpr std::size_t INLINE = 15;
     static constexpr std::size_t INLINE_IDS = 3;
     static constexpr std::uint64_t LONG = 0xFF;   // in the top byte of `high`, whose low bits are the length
@@ -141,61 +125,69 @@ private:
     // Values of `high` that no key has: its top byte is not 0.
     static constexpr std::uint64_t EMPTY = 0;
     static constexpr std::uint64_t BUSY = 1;
-    static constexpr byte_t ONES_THEN_ZEROS[32] = {
-        0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
-    };
 
     struct Slot {
         std::atomic<std::uint64_t> low;        // bytes 0 to 7; of a long pre-token the hash
         std::atomic<std::uint64_t> high;       // bytes 8 to 14 and the length
         std::atomic<std::uint64_t> values[2];  // three ids and their number; or the address of a block, and BLOCK
+
+        // A block: the number of ids, the ids, the bytes of the pre-token. Null where there is none.
+        const token_id_t* block() const {
+            if (high.load(std::memory_order_acquire) <= BUSY || values[1] >> 32 != BLOCK) return nullptr;
+            return reinterpret_cast<const token_id_t*>(values[0].load(std::memory_order_relaxed));
+        }
+
+        token_id_t* copy_ids(token_id_t* out) const {
+            const std::uint64_t words[2] = {
+                values[0].load(std::memory_order_relaxed), values[1].load(std::memory_order_relaxed)};
+            const std::uint64_t n = words[1] >> 32;
+            if (n <= INLINE_IDS) {
+                std::memcpy(out, words, sizeof words);
+                return out + n;
+            }
+            const token_id_t* block = reinterpret_cast<const token_id_t*>(words[0]);
+            return std::copy_n(block + 1, block[0], out);
+        }
     };
 
-    static std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-        const std::uint64_t hash = (a * 0x9E3779B97F4A7C15ull) ^ ((b << 32 | b >> 32) * 0xC2B2AE3D27D4EB4Full);
-        return hash ^ hash >> 32;
+    static std::size_t length_of(std::uint64_t high) { return high >> 56 == LONG ? high & 0xFFFF : high >> 56; }
+
+    Key key_of(const byte_t* bytes, std::size_t length, std::size_t readable) const {
+        if (length > LONGEST) return {0, LONG << 56 | length, 0};  // in no slot
+        if (length > INLINE) return with_home(hash_of(bytes, length), LONG << 56 | length);
+        const TwoWords words = two_words(bytes, length, readable);
+        return with_home(words.low, words.high | static_cast<std::uint64_t>(length) << 56);
     }
 
-    static std::uint64_t hash_of(const byte_t* bytes, std::size_t length) {
-        std::uint64_t hash = length;
-        std::uint64_t word;
-        for (std::size_t at = 0; at + 8 <= length; at += 8) {
-            std::memcpy(&word, bytes + at, 8);
-            hash = mix(hash, word);
+    Key with_home(std::uint64_t low, std::uint64_t high) const {
+        return {low, high, static_cast<std::size_t>(mix(low, high) & (n_slots_ - 1))};
+    }
+
+    // Where the pre-token is, or null.
+    const Slot* slot_of(const Key& key, const byte_t* bytes) const {
+        for (std::size_t i = key.home;; i = (i + 1) & (n_slots_ - 1)) {
+            const Slot& slot = slots_[i];
+            const std::uint64_t high = slot.high.load(std::memory_order_acquire);
+            if (high == key.high && slot.low.load(std::memory_order_relaxed) == key.low) {
+                if (high >> 56 != LONG) return &slot;
+                const token_id_t* block = slot.block();
+                if (std::memcmp(block + 1 + block[0], bytes, length_of(high)) == 0) return &slot;
+            } else if (high == EMPTY) {
+                return nullptr;
+            }
         }
-        std::memcpy(&word, bytes + length - 8, 8);
-        return mix(hash, word);
-    }
-
-    Key key(std::uint64_t low, std::uint64_t high, const byte_t* bytes, std::size_t length) const {
-        const std::size_t home = mix(low, high) & (n_slots_ - 1);
-        prefetch(&slots_[home]);
-        return {low, high, bytes, static_cast<std::uint32_t>(length), static_cast<std::uint32_t>(home)};
-    }
-
-    // A block: the number of ids, the ids, the bytes of the pre-token.
-    static bool holds(const token_id_t* block, const Key& key) {
-        return std::memcmp(block + 1 + block[0], key.bytes, key.length) == 0;
-    }
-
-    static const token_id_t* block_of(const Slot& slot) {
-        if (slot.high <= BUSY || slot.values[1] >> 32 != BLOCK) return nullptr;
-        return reinterpret_cast<const token_id_t*>(slot.values[0].load());
     }
 
     void add_copy(const Slot& slot) {
         const std::uint64_t high = slot.high.load(std::memory_order_acquire);
         if (high <= BUSY) return;
-        const std::size_t length = high >> 56 == LONG ? high & 0xFFFF : high >> 56;
-        if (const token_id_t* block = block_of(slot)) {
-            const byte_t* bytes = reinterpret_cast<const byte_t*>(block + 1 + block[0]);
-            add(key(slot.low, high, bytes, length), block + 1, static_cast<std::size_t>(block[0]));
-        } else {
-            const std::uint64_t values[2] = {slot.values[0], slot.values[1]};
-            token_id_t ids[4];
-            std::memcpy(ids, values, sizeof values);
-            add(key(slot.low, high, nullptr, length), ids, static_cast<std::size_t>(ids[3]));
-        }
+        const token_id_t* block = slot.block();
+        const byte_t* bytes = block ? reinterpret_cast<const byte_t*>(block + 1 + block[0]) : nullptr;
+        token_id_t inlined[4];
+        token_id_t* end = block ? nullptr : slot.copy_ids(inlined);
+        const token_id_t* ids = block ? block + 1 : inlined;
+        const std::size_t n = static_cast<std::size_t>(block ? block[0] : end - inlined);
+        add(bytes, length_of(high), with_home(slot.low, high), ids, n);
     }
 
     std::size_t n_slots_;  // a power of two

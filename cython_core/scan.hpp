@@ -354,7 +354,7 @@ constexpr bool HAS_STARTS = false;
 template <class Rules>
 constexpr bool HAS_STARTS<Rules, std::void_t<typename Rules::Starts>> = true;
 
-constexpr std::size_t SOME = 256;
+constexpr std::size_t SOME = 256, AT_MOST_SOME = SOME + 64;
 
 // Writes the place of each bit, counted from `at`, and up to 7 places without meaning behind them; returns the end.
 inline const byte_t** put_places(std::uint64_t bits, const byte_t* at, const byte_t** out) {
@@ -369,11 +369,11 @@ inline const byte_t** put_places(std::uint64_t bits, const byte_t* at, const byt
 }
 
 // Calls sink(bounds, n) for some pre-tokens of the text, in order, until there are no more: the i-th of these n goes
-// from bounds[i] to bounds[i + 1], and n is about SOME, less at the end of the text only.
+// from bounds[i] to bounds[i + 1]. There are SOME to AT_MOST_SOME of them, at the end of the text there may be less.
 template <class Rules, class Sink>
 void scan_some(Rules rules, const byte_t* at, const byte_t* end, Sink&& sink) {
     if (at == end) return;
-    const byte_t* bounds[SOME + 64 + 8];
+    const byte_t* bounds[AT_MOST_SOME + 8];
     const byte_t** last = bounds;
     const auto flush = [&] {
         sink(static_cast<const byte_t* const*>(bounds), static_cast<std::size_t>(last - bounds));

@@ -300,30 +300,14 @@ private:
                 append_dropping(rules, stretch, batch_.dropout_.streams[text], begin);
                 return;
             }
-            IdCache::Key* last = keys_.data();
-            scan_by(rules, stretch.begin, stretch.end, [&](const byte_t* at, const byte_t* stop) {
-                const std::size_t length = static_cast<std::size_t>(stop - at);
-                if (last == keys_.data() + keys_.size() || length > IdCache::LONGEST) {
-                    find_all(last);
-                    last = keys_.data();
-                }
-                if (length <= IdCache::LONGEST) {
-                    *last++ = cache_.key_of(at, length, static_cast<std::size_t>(readable - at));
-                } else {
-                    next_ = append_encoded(at, length, next_);
+            scan_some(rules, stretch.begin, stretch.end, [&](const byte_t* const* bounds, std::size_t n) {
+                cache_.keys_of(bounds, n, readable, keys_.data());
+                for (std::size_t i = 0;; ++i) {
+                    i += cache_.find(bounds + i, keys_.data() + i, n - i, next_);
+                    if (i == n) break;
+                    append_new(bounds[i], static_cast<std::size_t>(bounds[i + 1] - bounds[i]), keys_[i]);
                 }
             });
-            find_all(last);
-        }
-
-        // Appends the ids of the keys up to `last`.
-        void find_all(const IdCache::Key* last) {
-            token_id_t* next = next_;
-            for (const IdCache::Key* key = keys_.data(); key != last; ++key) {
-                token_id_t* after = cache_.find(*key, next);
-                next = after ? after : append_new(*key, next);
-            }
-            next_ = next;
         }
 
         // Each pre-token anew: where it stands is what its chances depend on.
@@ -339,16 +323,11 @@ private:
             }
         }
 
-        token_id_t* append_new(const IdCache::Key& key, token_id_t* next) {
-            token_id_t* after = append_encoded(key.bytes, key.length, next);
-            cache_.add(key, next, static_cast<std::size_t>(after - next));
-            return after;
-        }
-
-        token_id_t* append_encoded(const byte_t* bytes, std::size_t length, token_id_t* next) {
+        void append_new(const byte_t* bytes, std::size_t length, const IdCache::Key& key) {
             ids_.clear();
             batch_.pipeline_.bpe->encode(bytes, length, work_, ids_);
-            return std::copy(ids_.begin(), ids_.end(), next);
+            next_ = std::copy(ids_.begin(), ids_.end(), next_);
+            cache_.add(bytes, length, key, ids_.data(), ids_.size());
         }
 
         // Room for the ids of so many bytes: no more ids than bytes.
@@ -369,7 +348,7 @@ private:
         std::vector<token_id_t> ids_;
         std::vector<byte_t> buffer_;
         std::vector<Stretch> stretches_;
-        std::array<IdCache::Key, 512> keys_;
+        std::array<IdCache::Key, AT_MOST_SOME> keys_;
         token_id_t* next_ = nullptr;
         token_id_t* end_ = nullptr;
     };

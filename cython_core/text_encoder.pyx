@@ -137,7 +137,7 @@ def rules_of(list merges not None, dict ids not None):
 cdef class TextEncoder:
     """Token ids of text that a preset splits: BPE over all rules, then replacement of tokens.
 
-    Calls may run concurrently, and share a cache from pre-tokens to ids of at most some 30 MB.
+    Calls may run concurrently, and share a cache from pre-tokens to ids of at most some 70 MB.
 
     Args:
         preset: A name in `hf_scaffold.pretokenize.PRESETS`.
