@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -32,11 +33,24 @@ struct FreeAligned {
 template <class T>
 using LargeArray = std::unique_ptr<T[], FreeAligned>;
 
+constexpr std::size_t HUGE_PAGE = std::size_t{1} << 21;
+
+// A wish, for what lies between two borders of huge pages: nothing depends on it.
+inline void ask_for_huge_pages(void* array, std::size_t size) {
+#ifdef MADV_HUGEPAGE
+    const std::uintptr_t begin = (reinterpret_cast<std::uintptr_t>(array) + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    const std::uintptr_t end = (reinterpret_cast<std::uintptr_t>(array) + size) / HUGE_PAGE * HUGE_PAGE;
+    if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#else
+    static_cast<void>(array), static_cast<void>(size);
+#endif
+}
+
 // Memory for n > 0 objects, none of them made yet.
 template <class T>
 LargeArray<T> make_large_array(std::size_t n) {
     static_assert(std::is_trivially_destructible_v<T>);
-    constexpr std::size_t CACHE_LINE = 64, HUGE_PAGE = std::size_t{1} << 21;
+    constexpr std::size_t CACHE_LINE = 64;
     const std::size_t alignment = n * sizeof(T) < HUGE_PAGE ? CACHE_LINE : HUGE_PAGE;
     const std::size_t size = (n * sizeof(T) + alignment - 1) / alignment * alignment;
     void* array = nullptr;
@@ -46,9 +60,7 @@ LargeArray<T> make_large_array(std::size_t n) {
     if (posix_memalign(&array, alignment, size) != 0) array = nullptr;
 #endif
     if (array == nullptr) throw std::bad_alloc();
-#ifdef MADV_HUGEPAGE
-    if (alignment == HUGE_PAGE) madvise(array, size, MADV_HUGEPAGE);  // a wish: nothing depends on it
-#endif
+    ask_for_huge_pages(array, size);
     return LargeArray<T>(static_cast<T*>(array));
 }
 

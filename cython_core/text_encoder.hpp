@@ -1,8 +1,7 @@
 // A batch of texts to token ids, on all cores.
 //
 // text → UTF-8 → stretches between added tokens → pre-tokens → ids. Texts are gathered into tasks of about the same
-// size, long ones cut where pre-tokens are sure to end, and threads take the tasks in turn. Each writes its ids into
-// blocks of its own; in the end they are put together.
+// size, long ones cut where pre-tokens are sure to end, and threads take the tasks in turn.
 #pragma once
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 #include "added_tokens.hpp"
 #include "bpe_encoder.hpp"
 #include "id_cache.hpp"
+#include "id_list.hpp"
 #include "large_array.hpp"
 #include "scan.hpp"
 #include "transcode.hpp"
@@ -46,6 +46,48 @@ struct Text {
     const void* data;
     std::size_t length;
     int width;
+};
+
+// The UTF-8 of a text: the text's own bytes, or a copy. One after another, texts can take each other's room.
+class Utf8 {
+public:
+    // False for a lone surrogate, which UTF-8 can't express.
+    bool hold(const Text& text) {
+        if (text.width == 0) {
+            begin_ = static_cast<const byte_t*>(text.data);
+            end_ = begin_ + text.length;
+            return true;
+        }
+        const std::size_t room = most_bytes(text) + AT_ONCE;
+        if (room_ < room) {
+            copy_ = make_large_array<byte_t>(room);
+            room_ = room;
+        }
+        begin_ = copy_.get();
+        end_ = text.width == 1   ? convert<std::uint8_t>(text)
+               : text.width == 2 ? convert<std::uint16_t>(text)
+                                 : convert<std::uint32_t>(text);
+        return end_ != nullptr;
+    }
+
+    const byte_t* begin() const { return begin_; }
+    const byte_t* end() const { return end_; }
+
+    static std::size_t most_bytes(const Text& text) {
+        return text.length * static_cast<std::size_t>(text.width == 0 ? 1 : text.width == 4 ? 4 : text.width + 1);
+    }
+
+private:
+    template <class Unit>
+    const byte_t* convert(const Text& text) {
+        const Unit* at = static_cast<const Unit*>(text.data);
+        return to_utf8(at, at + text.length, copy_.get());
+    }
+
+    LargeArray<byte_t> copy_;
+    std::size_t room_ = 0;
+    const byte_t* begin_ = nullptr;
+    const byte_t* end_ = nullptr;
 };
 
 // Runs work() on `n` threads, the caller's among them, and throws what any of them threw.
@@ -85,13 +127,12 @@ public:
     // Encodes until all is done, or until the cache is full: then call it again with another one.
     bool run(IdCache& cache) {
         if (tasks_.empty()) plan();
-        const auto left = tasks_.size() - std::min(tasks_.size(), next_.load());
-        run_on_threads(std::min(n_threads_, left), [&] {
+        run_on_threads(std::min(n_threads_, tasks_.size() - std::min(tasks_.size(), next_.load())), [&] {
             Worker worker(*this, cache);
             while (!cache.is_full()) {
                 const std::size_t i = next_.fetch_add(1);
                 if (i >= tasks_.size()) return;
-                worker.encode(tasks_[i]);
+                worker.encode(i);
             }
         });
         return next_.load() >= tasks_.size();
@@ -102,11 +143,10 @@ public:
     Status status(std::size_t text) const { return status_[text]; }
 
     // The ends of the texts' ids in the ids of all.
-    void ends(std::int64_t* out) {
+    void ends(std::int64_t* out) const {
         std::fill_n(out, texts_.size(), 0);
         std::int64_t end = 0;
-        for (Task& task : tasks_) {
-            task.first_id = end;
+        for (const Task& task : tasks_) {
             for (std::size_t i = 0; i < task.lengths.size(); ++i) {
                 end += static_cast<std::int64_t>(task.lengths[i]);
                 out[task.text + i] = end;
@@ -114,57 +154,27 @@ public:
         }
     }
 
-    // The ids of all texts, after ends().
-    void ids(token_id_t* out) {
-        std::atomic<std::size_t> next{0};
-        const std::size_t n = n_threads_ > 1 && tasks_.size() > 8 ? n_threads_ : 1;
-        run_on_threads(n, [&] {
-            for (std::size_t i; (i = next.fetch_add(1)) < tasks_.size();) {
-                const Task& task = tasks_[i];
-                std::copy_n(task.ids, task.n_ids, out + task.first_id);
-            }
-        });
-    }
+    // The ids of all texts.
+    IdBuffer& ids() { return list_.ids(); }
 
 private:
     static constexpr std::size_t TASK = std::size_t{1} << 16;  // units of text
-    static constexpr std::size_t BLOCK = std::size_t{1} << 22;  // ids
 
-    // Whole texts in a row; or of one long text some stretches in a row.
+    // A text for all threads, cut into pieces: added tokens, and stretches of text that are not too long.
+    struct LongText {
+        std::size_t text;
+        Utf8 utf8 = {};
+        std::vector<Stretch> pieces = {};
+    };
+
+    // Whole texts in a row; or of a long text some pieces in a row.
     struct Task {
         std::size_t text;
         std::size_t n_texts;
-        std::size_t first_stretch = 0;
-        std::size_t last_stretch = 0;  // past the last one; 0 for whole texts
-        const byte_t* begin = nullptr;  // of the long text
-        token_id_t* ids = nullptr;
-        std::size_t n_ids = 0;
-        std::int64_t first_id = 0;
+        const LongText* of = nullptr;
+        std::size_t first_piece = 0, n_pieces = 0;
         std::vector<std::size_t> lengths = {};  // of the texts
     };
-
-    // UTF-8 of a text; `buffer` holds it where the text has it in another form.
-    static bool view(const Text& text, std::vector<byte_t>& buffer, const byte_t*& begin, const byte_t*& end) {
-        if (text.width == 0) {
-            begin = static_cast<const byte_t*>(text.data);
-            end = begin + text.length;
-            return true;
-        }
-        const std::size_t longest = text.width == 4 ? 4 : text.width + 1;
-        buffer.resize(std::max(buffer.size(), longest * text.length + AT_ONCE));
-        begin = buffer.data();
-        const byte_t* stop = text.width == 1   ? convert<std::uint8_t>(text, buffer)
-                             : text.width == 2 ? convert<std::uint16_t>(text, buffer)
-                                               : convert<std::uint32_t>(text, buffer);
-        end = stop;
-        return stop != nullptr;
-    }
-
-    template <class Unit>
-    static const byte_t* convert(const Text& text, std::vector<byte_t>& buffer) {
-        const Unit* at = static_cast<const Unit*>(text.data);
-        return to_utf8(at, at + text.length, buffer.data());
-    }
 
     static bool split(const Pipeline& pipeline, const byte_t* begin, const byte_t* end, std::vector<Stretch>& out) {
         std::vector<Stretch> outer;
@@ -182,124 +192,125 @@ private:
 
     void plan() {
         status_.assign(texts_.size(), OK);
-        std::size_t units = 0;
+        const std::size_t longest = std::clamp(n_units_ / (4 * n_threads_), 4 * TASK, 64 * TASK);
         for (std::size_t i = 0; i < texts_.size(); ++i) {
-            if (texts_[i].length > 4 * TASK) {
-                plan_long(i);
+            if (texts_[i].length > longest) long_texts_.push_back({i});
+        }
+        std::atomic<std::size_t> next{0};
+        run_on_threads(std::min(n_threads_, long_texts_.size()), [&] {
+            for (std::size_t i; (i = next.fetch_add(1)) < long_texts_.size();) prepare(long_texts_[i]);
+        });
+        const LongText* next_long = long_texts_.data();
+        std::size_t units = TASK;
+        for (std::size_t i = 0; i < texts_.size(); ++i) {
+            if (texts_[i].length > longest) {
+                plan_long(*next_long++);
                 units = TASK;
                 continue;
             }
-            if (tasks_.empty() || units >= TASK) {
+            if (units >= TASK) {
                 tasks_.push_back({i, 0});
                 units = 0;
             }
             tasks_.back().n_texts += 1;
             units += texts_[i].length;
         }
+        list_.ids().reserve(n_units_ / 2);
     }
 
-    // A text for all threads.
-    void plan_long(std::size_t i) {
-        buffers_.emplace_back();
-        const byte_t *begin, *end;
+    void prepare(LongText& text) {
         std::vector<Stretch> stretches;
-        if (!view(texts_[i], buffers_.back(), begin, end)) {
-            status_[i] = NOT_TEXT;
-        } else if (!split(pipeline_, begin, end, stretches)) {
-            status_[i] = UNSURE;
+        if (!text.utf8.hold(texts_[text.text])) {
+            status_[text.text] = NOT_TEXT;
+        } else if (!split(pipeline_, text.utf8.begin(), text.utf8.end(), stretches)) {
+            status_[text.text] = UNSURE;
+        } else {
+            for (const Stretch& stretch : stretches) cut(stretch, text.pieces);
         }
-        if (status_[i] != OK) stretches.clear();
-        std::size_t size = TASK;
-        for (const Stretch& stretch : stretches) {
-            for (const byte_t* at = stretch.begin; at != stretch.end;) {
-                const byte_t* stop = stretch.end;
-                if (stretch.id == NO_ID && static_cast<std::size_t>(stop - at) > 2 * TASK) {
-                    const std::size_t cut = last_cut(pipeline_.preset, at, at + TASK);
-                    if (cut != 0) stop = at + cut;
-                }
-                if (size >= TASK) {
-                    tasks_.push_back({i, 1, stretches_.size(), 0, begin});
-                    size = 0;
-                }
-                stretches_.push_back({at, stop, stretch.id});
-                tasks_.back().last_stretch = stretches_.size();
-                size += static_cast<std::size_t>(stop - at);
-                at = stop;
+    }
+
+    void cut(const Stretch& stretch, std::vector<Stretch>& pieces) const {
+        for (const byte_t* at = stretch.begin; at != stretch.end;) {
+            const byte_t* stop = stretch.end;
+            if (stretch.id == NO_ID && static_cast<std::size_t>(stop - at) > 2 * TASK) {
+                if (const std::size_t length = last_cut(pipeline_.preset, at, at + TASK)) stop = at + length;
             }
+            pieces.push_back({at, stop, stretch.id});
+            at = stop;
         }
-        if (stretches.empty()) {
-            tasks_.push_back({i, 0});
-            tasks_.back().lengths.push_back(0);
+    }
+
+    void plan_long(const LongText& text) {
+        std::size_t size = TASK;
+        for (std::size_t i = 0; i < text.pieces.size(); ++i) {
+            if (size >= TASK) {
+                tasks_.push_back({text.text, 1, &text, i});
+                size = 0;
+            }
+            tasks_.back().n_pieces += 1;
+            size += static_cast<std::size_t>(text.pieces[i].end - text.pieces[i].begin);
         }
+        if (text.pieces.empty()) tasks_.push_back({text.text, 1, &text});
     }
 
     class Worker {
     public:
         Worker(Batch& batch, IdCache& cache) : batch_(batch), cache_(cache) {}
 
-        void encode(Task& task) {
+        void encode(std::size_t i) {
+            Task& task = batch_.tasks_[i];
             with_rules(batch_.pipeline_.preset, [&](auto rules) {
-                if (task.last_stretch != 0) {
-                    encode_stretches(rules, task);
-                } else {
-                    encode_texts(rules, task);
-                }
+                task.of ? encode_pieces(rules, task) : encode_texts(rules, task);
             });
-            task.n_ids = static_cast<std::size_t>(next_ - task.ids);
+            batch_.list_.put(i, out_.get(), static_cast<std::size_t>(next_ - out_.get()));
         }
 
     private:
         template <class Rules>
-        void encode_stretches(Rules rules, Task& task) {
-            const Stretch* first = &batch_.stretches_[task.first_stretch];
-            const Stretch* last = &batch_.stretches_[task.last_stretch - 1];
-            reserve(static_cast<std::size_t>(last->end - first->begin));
-            task.ids = next_;
-            for (const Stretch* stretch = first; stretch <= last; ++stretch) {
-                append(rules, *stretch, last->end, task.text, task.begin);
-            }
-            task.lengths.push_back(static_cast<std::size_t>(next_ - task.ids));
+        void encode_pieces(Rules rules, Task& task) {
+            const Stretch* first = task.of->pieces.data() + task.first_piece;
+            const Stretch* last = first + task.n_pieces;
+            start(first == last ? 0 : static_cast<std::size_t>(last[-1].end - first->begin));
+            for (const Stretch* piece = first; piece != last; ++piece) append(rules, *piece, task.of->utf8, task.text);
+            task.lengths.push_back(static_cast<std::size_t>(next_ - out_.get()));
         }
 
         template <class Rules>
         void encode_texts(Rules rules, Task& task) {
             std::size_t n_bytes = 0;
-            for (std::size_t i = task.text; i < task.text + task.n_texts; ++i) {
-                const Text& text = batch_.texts_[i];
-                n_bytes += text.length * static_cast<std::size_t>(text.width == 0 ? 1 : text.width == 4 ? 4 : text.width + 1);
-            }
-            reserve(n_bytes);
-            task.ids = next_;
+            for (std::size_t i = 0; i < task.n_texts; ++i) n_bytes += Utf8::most_bytes(batch_.texts_[task.text + i]);
+            start(n_bytes);
             task.lengths.reserve(task.n_texts);
             for (std::size_t i = task.text; i < task.text + task.n_texts; ++i) {
-                const token_id_t* start = next_;
+                token_id_t* const before = next_;
                 batch_.status_[i] = encode_text(rules, i);
-                if (batch_.status_[i] != OK) next_ = const_cast<token_id_t*>(start);
-                task.lengths.push_back(static_cast<std::size_t>(next_ - start));
+                task.lengths.push_back(static_cast<std::size_t>(next_ - before));
             }
         }
 
         template <class Rules>
         Status encode_text(Rules rules, std::size_t text) {
-            const byte_t *begin, *end;
-            if (!view(batch_.texts_[text], buffer_, begin, end)) return NOT_TEXT;
-            if (!split(batch_.pipeline_, begin, end, stretches_)) return UNSURE;
-            for (const Stretch& stretch : stretches_) append(rules, stretch, end, text, begin);
+            if (!utf8_.hold(batch_.texts_[text])) return NOT_TEXT;
+            if (!split(batch_.pipeline_, utf8_.begin(), utf8_.end(), stretches_)) return UNSURE;
+            for (const Stretch& stretch : stretches_) append(rules, stretch, utf8_, text);
             return OK;
         }
 
-        // A stretch of the text that begins at `begin`. Bytes up to `readable` may be read.
+        // A stretch of the text's UTF-8.
         template <class Rules>
-        void append(
-            Rules rules, const Stretch& stretch, const byte_t* readable, std::size_t text, const byte_t* begin) {
+        void append(Rules rules, const Stretch& stretch, const Utf8& utf8, std::size_t text) {
             if (stretch.id != NO_ID) {
                 *next_++ = stretch.id;
-                return;
+            } else if (batch_.dropout_.p > 0) {
+                append_dropping(rules, stretch, batch_.dropout_.streams[text], utf8.begin());
+            } else {
+                append_text(rules, stretch, utf8.end());
             }
-            if (batch_.dropout_.p > 0) {
-                append_dropping(rules, stretch, batch_.dropout_.streams[text], begin);
-                return;
-            }
+        }
+
+        // Bytes up to `readable` may be read.
+        template <class Rules>
+        void append_text(Rules rules, const Stretch& stretch, const byte_t* readable) {
             scan_some(rules, stretch.begin, stretch.end, [&](const byte_t* const* bounds, std::size_t n) {
                 cache_.keys_of(bounds, n, readable, keys_.data());
                 for (std::size_t i = 0;; ++i) {
@@ -330,27 +341,26 @@ private:
             cache_.add(bytes, length, key, ids_.data(), ids_.size());
         }
 
-        // Room for the ids of so many bytes: no more ids than bytes.
-        void reserve(std::size_t n_bytes) {
-            const std::size_t needed = n_bytes + IdCache::SPARE;
-            if (static_cast<std::size_t>(end_ - next_) >= needed) return;
-            const std::size_t size = std::max(needed, std::min(BLOCK, batch_.n_units_));
-            LargeArray<token_id_t> block = make_large_array<token_id_t>(size);
-            next_ = block.get();
-            end_ = next_ + size;
-            const std::lock_guard<std::mutex> lock(batch_.blocks_mutex_);
-            batch_.blocks_.push_back(std::move(block));
+        // Begins with no ids, and room for those of so many bytes: no more ids than bytes.
+        void start(std::size_t n_bytes) {
+            const std::size_t room = n_bytes + IdCache::SPARE;
+            if (room_ < room) {
+                out_ = make_large_array<token_id_t>(room);
+                room_ = room;
+            }
+            next_ = out_.get();
         }
 
         Batch& batch_;
         IdCache& cache_;
         BpeEncoder::Work work_;
         std::vector<token_id_t> ids_;
-        std::vector<byte_t> buffer_;
+        Utf8 utf8_;
         std::vector<Stretch> stretches_;
         std::array<IdCache::Key, AT_MOST_SOME> keys_;
-        token_id_t* next_ = nullptr;
-        token_id_t* end_ = nullptr;
+        LargeArray<token_id_t> out_;
+        std::size_t room_ = 0;
+        token_id_t* next_ = nullptr;  // behind the ids of the task
     };
 
     Pipeline pipeline_;
@@ -359,12 +369,10 @@ private:
     std::vector<Text> texts_;
     std::size_t n_units_ = 0;
     std::vector<Status> status_;
-    std::vector<std::vector<byte_t>> buffers_;  // of long texts
-    std::vector<Stretch> stretches_;            // of long texts, cut
+    std::vector<LongText> long_texts_;
     std::vector<Task> tasks_;
     std::atomic<std::size_t> next_{0};
-    std::mutex blocks_mutex_;
-    std::vector<LargeArray<token_id_t>> blocks_;
+    IdList list_;
 };
 
 }  // namespace hf_scaffold

@@ -2,7 +2,9 @@
 
 from cpython.list cimport PyList_GET_ITEM, PyList_New, PyList_SET_ITEM
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from cython cimport view
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free
 from libcpp.memory cimport make_shared, shared_ptr, unique_ptr
 from libcpp.vector cimport vector
 
@@ -49,6 +51,13 @@ cdef extern from "added_tokens.hpp" namespace "hf_scaffold" nogil:
         void add(const unsigned char*, size_t, AddedToken) except +
 
 
+cdef extern from "id_list.hpp" namespace "hf_scaffold" nogil:
+    cppclass IdBuffer:
+        const token_id_t* data()
+        size_t size()
+        token_id_t* release()
+
+
 cdef extern from "text_encoder.hpp" namespace "hf_scaffold" nogil:
     cppclass Text:
         const void* data
@@ -72,7 +81,7 @@ cdef extern from "text_encoder.hpp" namespace "hf_scaffold" nogil:
         bint run(IdCache&) except +
         int status(size_t)
         void ends(int64_t*)
-        void ids(token_id_t*) except +
+        IdBuffer& ids()
 
     int OK "hf_scaffold::Batch::OK"
     int NOT_TEXT "hf_scaffold::Batch::NOT_TEXT"
@@ -95,6 +104,17 @@ cdef Text text_of(object text):
     view.length = PyUnicode_GET_LENGTH(text)
     view.width = 0 if PyUnicode_IS_ASCII(text) else PyUnicode_KIND(text)
     return view
+
+
+# The ids as an array, which from now on has their memory.
+cdef array_of(IdBuffer& ids):
+    cdef Py_ssize_t n = ids.size()
+    if n == 0:
+        return np.empty(0, dtype=np.int32)
+    cdef view.array memory = view.array((n,), sizeof(token_id_t), "i", mode="c", allocate_buffer=False)
+    memory.data = <char*>ids.release()
+    memory.callback_free_data = free
+    return np.asarray(memory)
 
 
 cdef class AddedTokenFinder:
@@ -218,11 +238,7 @@ cdef class TextEncoder:
         cdef int64_t[::1] ends = offsets
         if n:
             batch.get().ends(&ends[1])
-        ids = np.empty(ends[n], dtype=np.int32)
-        cdef token_id_t[::1] flat = ids
-        if ends[n]:
-            with nogil:
-                batch.get().ids(&flat[0])
+        ids = array_of(batch.get().ids())
         return ids, offsets, [i for i in range(n) if batch.get().status(i) != OK]
 
     def encode_one(self, text, AddedTokenFinder added not None):
@@ -233,13 +249,11 @@ cdef class TextEncoder:
         batch.reset(new Batch(self.pipeline(added), 1))
         batch.get().add(text_of(text))
         self.run(batch.get())
-        cdef int64_t n
-        batch.get().ends(&n)
         if batch.get().status(0) != OK:
             return None
-        cdef vector[token_id_t] ids = vector[token_id_t](n)
-        batch.get().ids(ids.data())
-        return ids
+        cdef size_t i, n = batch.get().ids().size()
+        cdef const token_id_t* ids = batch.get().ids().data()
+        return [ids[i] for i in range(n)]
 
     cdef Pipeline pipeline(self, AddedTokenFinder added):
         cdef Pipeline pipeline
