@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "simd.hpp"
 #include "utf8.hpp"
@@ -11,67 +12,92 @@ namespace hf_scaffold {
 
 constexpr unsigned AT_ONCE = 16;
 
-// The length of the run of ASCII at `at`, up to AT_ONCE of as many readable characters, all written to `out`.
-inline unsigned copy_ascii(const std::uint16_t* at, byte_t* out) {
+// Writes the low bytes of AT_ONCE readable characters to `out`; returns a bit for each that is not ASCII.
+inline unsigned copy_low_bytes(const std::uint16_t* at, byte_t* out) {
 #ifdef HF_SCAFFOLD_SSE2
     const __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
     const __m128i high = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 8));
     const __m128i limit = _mm_set1_epi16(0x7F);
     const __m128i beyond = _mm_packs_epi16(_mm_subs_epu16(low, limit), _mm_subs_epu16(high, limit));
-    const __m128i ascii = _mm_cmpeq_epi8(beyond, _mm_setzero_si128());
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(low, high));
-    return trailing_zeros(~static_cast<unsigned>(_mm_movemask_epi8(ascii)));
+    return 0xFFFF ^ static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(beyond, _mm_setzero_si128())));
 #else
-    unsigned n = 0;
-    while (n < AT_ONCE && at[n] < 0x80) ++n;
-    for (unsigned i = 0; i < AT_ONCE; ++i) out[i] = static_cast<byte_t>(at[i]);
-    return n;
+    return copy_low_bytes<std::uint16_t>(at, out);
 #endif
 }
 
 template <class Unit>
-unsigned copy_ascii(const Unit* at, byte_t* out) {
-    unsigned n = 0;
-    while (n < AT_ONCE && at[n] < 0x80) ++n;
-    for (unsigned i = 0; i < AT_ONCE; ++i) out[i] = static_cast<byte_t>(at[i]);
-    return n;
+unsigned copy_low_bytes(const Unit* at, byte_t* out) {
+    unsigned beyond = 0;
+    for (unsigned i = 0; i < AT_ONCE; ++i) {
+        out[i] = static_cast<byte_t>(at[i]);
+        beyond |= static_cast<unsigned>(at[i] >= 0x80) << i;
+    }
+    return beyond;
+}
+
+// The UTF-8 of a character as a number, first byte lowest, and its length. Without a branch on what it is, which in text of
+// many scripts can't be guessed; and compilers make vectors of it.
+template <class Unit>
+void as_utf8(Unit unit, std::uint32_t& bytes, std::uint32_t& length) {
+    const std::uint32_t code = unit, last = code & 0x3F;
+    const std::uint32_t two = 0x80C0 | code >> 6 | last << 8;
+    const std::uint32_t three = 0x8080E0 | code >> 12 | (code & 0xFC0) << 2 | last << 16;
+    const std::uint32_t four = 0x808080F0 | code >> 18 | (code >> 4 & 0x3F00) | (code & 0xFC0) << 10 | last << 24;
+    bytes = code < 0x80 ? code : code < 0x800 ? two : sizeof unit < 4 || code < 0x10000 ? three : four;
+    length = 1u + (code >= 0x80) + (code >= 0x800) + (sizeof unit == 4 && code >= 0x10000);
+}
+
+// Writes a character as UTF-8 to `out`, and up to 3 bytes without meaning behind it; returns the end.
+template <class Unit>
+byte_t* put(Unit unit, byte_t* out) {
+    std::uint32_t bytes, length;
+    as_utf8(unit, bytes, length);
+    std::memcpy(out, &bytes, sizeof bytes);
+    return out + length;
+}
+
+// The same for AT_ONCE characters.
+template <class Unit>
+byte_t* put_all(const Unit* at, byte_t* out) {
+    std::uint32_t bytes[AT_ONCE], lengths[AT_ONCE];
+    for (unsigned i = 0; i < AT_ONCE; ++i) as_utf8(at[i], bytes[i], lengths[i]);
+    for (unsigned i = 0; i < AT_ONCE; ++i) {
+        std::memcpy(out, &bytes[i], sizeof bytes[i]);
+        out += lengths[i];
+    }
+    return out;
 }
 
 // Writes the characters as UTF-8 to `out`, which has room for 4 bytes for each and AT_ONCE more; returns the end, or
 // null at a lone surrogate, which UTF-8 can't express.
 template <class Unit>
 byte_t* to_utf8(const Unit* at, const Unit* end, byte_t* out) {
-    while (at != end) {
-        if (end - at >= static_cast<std::ptrdiff_t>(AT_ONCE)) {
-            const unsigned n = copy_ascii(at, out);
-            if (n == AT_ONCE) {  // adding a constant lets the next be loaded before these have been tested
-                at += AT_ONCE;
-                out += AT_ONCE;
-                continue;
-            }
-            at += n;
-            out += n;
-        }
-        const std::uint32_t code = *at++;
-        const auto tail = [&](unsigned shift) { return static_cast<byte_t>(0x80 | (code >> shift & 0x3F)); };
-        if (code < 0x80) {
-            *out++ = static_cast<byte_t>(code);
-        } else if (code < 0x800) {
-            *out++ = static_cast<byte_t>(0xC0 | code >> 6);
-            *out++ = tail(0);
-        } else if (code < 0x10000) {
-            if (code - 0xD800 < 0x800) return nullptr;
-            *out++ = static_cast<byte_t>(0xE0 | code >> 12);
-            *out++ = tail(6);
-            *out++ = tail(0);
+    bool is_text = true;
+    const auto check = [&](unsigned n) {
+        for (unsigned i = 0; i < n; ++i) is_text &= (at[i] & 0xFFFFF800u) != 0xD800;
+    };
+    while (end - at >= static_cast<std::ptrdiff_t>(AT_ONCE)) {
+        const unsigned beyond = copy_low_bytes(at, out);
+        if (beyond == 0) {  // adding a constant lets the next be loaded before these have been tested
+            at += AT_ONCE;
+            out += AT_ONCE;
+        } else if ((beyond & (beyond - 1)) == 0) {
+            at += trailing_zeros(beyond);
+            out += trailing_zeros(beyond);
+            check(1);
+            out = put(*at++, out);
         } else {
-            *out++ = static_cast<byte_t>(0xF0 | code >> 18);
-            *out++ = tail(12);
-            *out++ = tail(6);
-            *out++ = tail(0);
+            check(AT_ONCE);
+            out = put_all(at, out);
+            at += AT_ONCE;
         }
     }
-    return out;
+    for (; at != end; ++at) {
+        check(1);
+        out = put(*at, out);
+    }
+    return is_text ? out : nullptr;
 }
 
 }  // namespace hf_scaffold
