@@ -1,6 +1,8 @@
-// The few vector instructions in use: SSE2, which every x86-64 has. Elsewhere plain loops do the same.
+// The few instructions in use that C++ has no names for: SSE2, which every x86-64 has, and what counts bits and loads
+// ahead. Elsewhere plain loops do the same.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #if defined(__SSE2__) || defined(_M_X64)
@@ -54,5 +56,23 @@ inline void prefetch(const void* address) {
     static_cast<void>(address);
 #endif
 }
+
+// Begins to load memory a little at a time. What is not in the order in which the processor would guess comes early so,
+// and what is being worked on meanwhile doesn't wait for it.
+class SlowPrefetch {
+public:
+    void aim(const void* begin, std::size_t size) {
+        next_ = static_cast<const char*>(begin);
+        end_ = next_ + size;
+    }
+
+    void go_on(unsigned n_lines) {
+        for (; n_lines != 0 && next_ < end_; --n_lines, next_ += 64) prefetch(next_);
+    }
+
+private:
+    const char* next_ = nullptr;
+    const char* end_ = nullptr;
+};
 
 }  // namespace hf_scaffold

@@ -283,9 +283,14 @@ private:
             task.lengths.reserve(task.n_texts);
             for (std::size_t i = task.text; i < task.text + task.n_texts; ++i) {
                 token_id_t* const before = next_;
+                if (i + 1 < task.text + task.n_texts) aim_at(batch_.texts_[i + 1]);
                 batch_.status_[i] = encode_text(rules, i);
                 task.lengths.push_back(static_cast<std::size_t>(next_ - before));
             }
+        }
+
+        void aim_at(const Text& text) {
+            next_text_.aim(text.data, text.length * static_cast<std::size_t>(std::max(text.width, 1)));
         }
 
         template <class Rules>
@@ -312,6 +317,7 @@ private:
         template <class Rules>
         void append_text(Rules rules, const Stretch& stretch, const byte_t* readable) {
             scan_some(rules, stretch.begin, stretch.end, [&](const byte_t* const* bounds, std::size_t n) {
+                next_text_.go_on(48);  // that many lines are about as much text as is looked up here
                 cache_.keys_of(bounds, n, readable, keys_.data());
                 for (std::size_t i = 0;; ++i) {
                     i += cache_.find(bounds + i, keys_.data() + i, n - i, next_);
@@ -356,6 +362,7 @@ private:
         BpeEncoder::Work work_;
         std::vector<token_id_t> ids_;
         Utf8 utf8_;
+        SlowPrefetch next_text_;
         std::vector<Stretch> stretches_;
         std::array<IdCache::Key, AT_MOST_SOME> keys_;
         LargeArray<token_id_t> out_;
