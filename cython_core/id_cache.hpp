@@ -52,11 +52,14 @@ public:
     // The keys of n pre-tokens, the i-th from bounds[i] to bounds[i + 1]; bytes up to `readable` may be read. Their slots
     // begin to be fetched: make some hundred keys before finding the first, and none has to wait for memory.
     void keys_of(const byte_t* const* bounds, std::size_t n, const byte_t* readable, Key* keys) const {
-        for (std::size_t i = 0; i < n; ++i) {
-            const std::size_t length = static_cast<std::size_t>(bounds[i + 1] - bounds[i]);
-            keys[i] = key_of(bounds[i], length, static_cast<std::size_t>(readable - bounds[i]));
+        const auto make = [&](std::size_t i, std::size_t n_readable) {
+            keys[i] = key_of(bounds[i], static_cast<std::size_t>(bounds[i + 1] - bounds[i]), n_readable);
             prefetch(&slots_[keys[i].home]);
-        }
+        };
+        std::size_t n_far = n;  // from the end of what may be read
+        while (n_far != 0 && readable - bounds[n_far - 1] < 16) --n_far;
+        for (std::size_t i = 0; i < n_far; ++i) make(i, 16);
+        for (std::size_t i = n_far; i < n; ++i) make(i, static_cast<std::size_t>(readable - bounds[i]));
     }
 
     // Writes the ids of pre-tokens to `out` one after another, and up to SPARE numbers without meaning behind them, and
@@ -65,9 +68,11 @@ public:
         token_id_t* next = out;
         std::size_t i = 0;
         for (; i < n; ++i) {
+            const Slot& home = slots_[keys[i].home];
+            if (home.is_of(keys[i]) && home.copy_inline_ids(next)) continue;  // nearly all
             const Slot* slot = slot_of(keys[i], bounds[i]);
             if (slot == nullptr) break;
-            next = slot->copy_ids(next);
+            slot->copy_ids(next);
         }
         out = next;
         return i;
@@ -131,22 +136,31 @@ private:
         std::atomic<std::uint64_t> high;       // bytes 8 to 14 and the length
         std::atomic<std::uint64_t> values[2];  // three ids and their number; or the address of a block, and BLOCK
 
+        bool is_of(const Key& key) const {
+            return high.load(std::memory_order_acquire) == key.high && low.load(std::memory_order_relaxed) == key.low;
+        }
+
         // A block: the number of ids, the ids, the bytes of the pre-token. Null where there is none.
         const token_id_t* block() const {
             if (high.load(std::memory_order_acquire) <= BUSY || values[1] >> 32 != BLOCK) return nullptr;
             return reinterpret_cast<const token_id_t*>(values[0].load(std::memory_order_relaxed));
         }
 
-        token_id_t* copy_ids(token_id_t* out) const {
+        // Writes the ids to `out`, which then moves behind them; false if they lie in a block.
+        bool copy_inline_ids(token_id_t*& out) const {
             const std::uint64_t words[2] = {
                 values[0].load(std::memory_order_relaxed), values[1].load(std::memory_order_relaxed)};
             const std::uint64_t n = words[1] >> 32;
-            if (n <= INLINE_IDS) {
-                std::memcpy(out, words, sizeof words);
-                return out + n;
-            }
-            const token_id_t* block = reinterpret_cast<const token_id_t*>(words[0]);
-            return std::copy_n(block + 1, block[0], out);
+            if (n > INLINE_IDS) return false;
+            std::memcpy(out, words, sizeof words);
+            out += n;
+            return true;
+        }
+
+        void copy_ids(token_id_t*& out) const {
+            if (copy_inline_ids(out)) return;
+            const token_id_t* ids = block();
+            out = std::copy_n(ids + 1, ids[0], out);
         }
     };
 
@@ -167,12 +181,11 @@ private:
     const Slot* slot_of(const Key& key, const byte_t* bytes) const {
         for (std::size_t i = key.home;; i = (i + 1) & (n_slots_ - 1)) {
             const Slot& slot = slots_[i];
-            const std::uint64_t high = slot.high.load(std::memory_order_acquire);
-            if (high == key.high && slot.low.load(std::memory_order_relaxed) == key.low) {
-                if (high >> 56 != LONG) return &slot;
+            if (slot.is_of(key)) {
+                if (key.high >> 56 != LONG) return &slot;
                 const token_id_t* block = slot.block();
-                if (std::memcmp(block + 1 + block[0], bytes, length_of(high)) == 0) return &slot;
-            } else if (high == EMPTY) {
+                if (std::memcmp(block + 1 + block[0], bytes, length_of(key.high)) == 0) return &slot;
+            } else if (slot.high.load(std::memory_order_acquire) == EMPTY) {
                 return nullptr;
             }
         }
@@ -183,8 +196,9 @@ private:
         if (high <= BUSY) return;
         const token_id_t* block = slot.block();
         const byte_t* bytes = block ? reinterpret_cast<const byte_t*>(block + 1 + block[0]) : nullptr;
-        token_id_t inlined[4];
-        token_id_t* end = block ? nullptr : slot.copy_ids(inlined);
+        token_id_t inlined[SPARE];
+        token_id_t* end = inlined;
+        if (!block) slot.copy_ids(end);
         const token_id_t* ids = block ? block + 1 : inlined;
         const std::size_t n = static_cast<std::size_t>(block ? block[0] : end - inlined);
         add(bytes, length_of(high), with_home(slot.low, high), ids, n);
