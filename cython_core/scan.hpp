@@ -16,6 +16,7 @@
 // most. The patterns' alternatives are tried in order; a quantifier gives back only where noted.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -145,65 +146,61 @@ struct Neighbour {
 
 #ifdef HF_SCAFFOLD_WINDOWS
 
-// Where GPT-2's pre-tokens start, window by window.
-//
-// A run of one kind starts a pre-token, unless a blank stands before it. So does a run of white space, and so does
-// its last character, which stays behind (and leads the next run, if it is a blank), but not in front of a digit
-// that is split off: there the text ends, for the pattern.
-template <bool split_digits>
-class Gpt2Starts {
+// What rules that look at windows have in common. A window holds STEP bytes that the rules decide on, BEFORE bytes before
+// them and one behind. Masks have a bit for each byte of the window.
+template <unsigned n_before, bool any_case>
+class WindowRules {
 public:
-    static constexpr unsigned STEP = Window::SIZE - 2;  // a character before, and one behind, are looked at, too
+    static constexpr unsigned BEFORE = n_before, STEP = Window::SIZE - BEFORE - 1;
 
-    Gpt2Starts(const byte_t* begin, const byte_t* end) : begin_(begin), end_(end), stop_(begin) {}
-
-    // A bit for each of the STEP bytes at `at`, or of those up to the end. To be asked from the beginning on.
-    std::uint64_t next(const byte_t* at) {
-        const std::size_t left = static_cast<std::size_t>(end_ - at);
-        if (at != begin_ && left > STEP) return starts(Window(at - 1, at - 1), ~std::uint64_t{0}, at);
-        // In front of the text and behind it are zeros.
-        const std::size_t n = left > STEP ? STEP + 1 : left;
-        byte_t bytes[Window::SIZE] = {};
-        std::uint64_t text = ~std::uint64_t{0} >> (Window::SIZE - 1 - n) & ~std::uint64_t{1};
-        if (at == begin_) {
-            std::memcpy(bytes + 1, at, n);
-        } else {
-            std::memcpy(bytes, at - 1, n + 1);
-            text |= 1;
-        }
-        return starts(Window(bytes, at - 1), text, at);
-    }
-
-private:
+protected:
     static constexpr std::uint64_t ALL = ~std::uint64_t{0};
+    static constexpr std::uint64_t DECIDED = ALL >> (Window::SIZE - STEP) << BEFORE;
+    static constexpr std::uint64_t FIRST = std::uint64_t{1} << BEFORE, LAST = FIRST << (STEP - 1);  // of these
 
-    // The window's bit 0 is the byte before `at`.
-    std::uint64_t starts(const Window& window, std::uint64_t text, const byte_t* at) {
-        const std::uint64_t split = split_digits ? window.digits : 0;
-        const std::uint64_t letters = window.letters & ~split, numbers = window.numbers & ~split;
-        const std::uint64_t others = text & ~(window.letters | window.numbers | window.spaces | split);
-        const std::uint64_t runs = first_of(letters) | first_of(numbers) | first_of(others);
-        std::uint64_t last_spaces = window.spaces & ~((window.spaces | split) >> 1) & ~window.tails & text >> 1;
-        if (window.long_spaces != 0) last_spaces |= last_long_spaces(window, at);
-        const std::uint64_t starts =
-            (split & ~window.tails) | first_of(window.spaces) | last_spaces | (runs & ~(window.blanks << 1));
-        return with_contractions(starts >> 1 & ALL >> 2, window.quotes >> 1, at) & text >> 1;
+    WindowRules(const byte_t* begin, const byte_t* end) : begin_(begin), end_(end), stop_(begin) {}
+
+    // Calls find(window, text) for the window whose FIRST is the byte at `at`, and turns the places it gives into what
+    // next() returns: a bit for each of the STEP bytes from `at` on. The window is zero where there is no text.
+    template <class Find>
+    std::uint64_t starts(const byte_t* at, Find find) {
+        const std::size_t before = static_cast<std::size_t>(at - begin_), left = static_cast<std::size_t>(end_ - at);
+        const byte_t* bytes = at - BEFORE;
+        std::uint64_t text = ALL;
+        byte_t copy[Window::SIZE];
+        if (before < BEFORE || left <= STEP) {
+            const std::size_t from = BEFORE - std::min<std::size_t>(before, BEFORE);
+            const std::size_t to = BEFORE + std::min<std::size_t>(left, STEP + 1);
+            std::memset(copy, 0, sizeof copy);
+            std::memcpy(copy + from, at - (BEFORE - from), to - from);
+            text = ALL << from & ALL >> (Window::SIZE - to);
+            bytes = copy;
+        }
+        const Window window(bytes, at - BEFORE);
+        const std::uint64_t found = (find(window, text) & DECIDED) >> BEFORE;
+        return with_contractions(found, window.quotes >> BEFORE, at) & text >> BEFORE;
     }
 
     static std::uint64_t first_of(std::uint64_t mask) { return mask & ~(mask << 1); }
 
-    // The first bytes of those spaces beyond ASCII that end a run of white space.
-    std::uint64_t last_long_spaces(const Window& window, const byte_t* at) const {
-        std::uint64_t last = 0;
-        for (std::uint64_t rest = window.long_spaces & ~std::uint64_t{1}; rest != 0; rest &= rest - 1) {
-            const byte_t* space = at + trailing_zeros(rest) - 1;
+    // The first bytes of the spaces that other text follows: a character with no bit of `classes`, which are what
+    // `not_before` is, too. Of `spaces`, all or those that are ASCII.
+    std::uint64_t last_spaces(
+        const Window& window, std::uint64_t spaces, std::uint64_t not_before, classes_t classes, std::uint64_t text,
+        const byte_t* at) const {
+        std::uint64_t last = spaces & ~window.tails & ~window.long_spaces & ~(not_before >> 1) & text >> 1;
+        for (std::uint64_t rest = window.long_spaces & ALL << BEFORE; rest != 0; rest &= rest - 1) {
+            const byte_t* space = at + trailing_zeros(rest) - BEFORE;
             const byte_t* after = space + character_at(space).length;
-            const bool is_last = after != end_ && !(character_at(after).classes & (SPACE | (split_digits ? DIGIT : 0)));
-            if (is_last) last |= rest & (~rest + 1);
+            if (after != end_ && !(character_at(after).classes & classes)) last |= rest & (~rest + 1);
         }
         return last;
     }
 
+    const byte_t* begin_;
+    const byte_t* end_;
+
+private:
     // The starts, a bit for each byte from `at` on, with a pre-token wherever a contraction leads.
     std::uint64_t with_contractions(std::uint64_t starts, std::uint64_t quotes, const byte_t* at) {
         if (stop_ >= at) starts = stop_at(starts, 0, static_cast<unsigned>(stop_ - at));
@@ -211,7 +208,7 @@ private:
         while (left != 0) {
             const unsigned i = trailing_zeros(left);
             left &= left - 1;
-            const unsigned length = static_cast<unsigned>(contraction_length<false>(at + i, end_));
+            const unsigned length = static_cast<unsigned>(contraction_length<any_case>(at + i, end_));
             if (length == 0) continue;
             stop_ = at + i + length;
             if (i + length >= STEP) return starts & ALL >> (63 - i);
@@ -226,9 +223,107 @@ private:
         return (starts & ~(ALL << from)) | (starts & ALL << stop) | std::uint64_t{1} << stop;
     }
 
-    const byte_t* begin_;
-    const byte_t* end_;
     const byte_t* stop_;  // of the last contraction
+};
+
+// Where GPT-2's pre-tokens start, window by window.
+//
+// A run of one kind starts a pre-token, unless a blank stands before it. So does a run of white space, and so does
+// its last character, which stays behind (and leads the next run, if it is a blank), but not in front of a digit
+// that is split off: there the text ends, for the pattern.
+template <bool split_digits>
+class Gpt2Starts : public WindowRules<1, false> {
+public:
+    Gpt2Starts(const byte_t* begin, const byte_t* end) : WindowRules(begin, end) {}
+
+    // A bit for each of the STEP bytes at `at`, or of those up to the end. To be asked from the beginning on.
+    std::uint64_t next(const byte_t* at) {
+        return starts(at, [&](const Window& w, std::uint64_t text) {
+            constexpr classes_t STOP = split_digits ? DIGIT : 0;
+            const std::uint64_t split = split_digits ? w.digits : 0;
+            const std::uint64_t others = text & ~(w.letters | w.numbers | w.spaces | split);
+            const std::uint64_t runs = first_of(w.letters & ~split) | first_of(w.numbers & ~split) | first_of(others);
+            return (split & ~w.tails) | first_of(w.spaces) | (runs & ~(w.blanks << 1)) |
+                   last_spaces(w, w.spaces, w.spaces | split, SPACE | STOP, text, at);
+        });
+    }
+};
+
+// Where Llama 3's pre-tokens start.
+//
+// Runs of letters, of others and of white space do, and every third number of a run; except that
+// - a space that is no line break, and an other that is alone and has no blank before it, lead the letters they precede;
+// - a blank leads the others it precedes;
+// - the line breaks behind others belong to these.
+// White space is cut behind its last line break, and in front of its last character if that is none.
+class Llama3Starts : public WindowRules<5, true> {  // a character before, and the last byte of one before that
+public:
+    Llama3Starts(const byte_t* begin, const byte_t* end) : WindowRules(begin, end) {}
+
+    std::uint64_t next(const byte_t* at) {
+        return starts(at, [&](const Window& w, std::uint64_t text) {
+            const std::uint64_t others = text & ~(w.letters | w.numbers | w.spaces);
+            const std::uint64_t blanks = w.spaces & ~w.newlines;  // here in any form
+            const std::uint64_t first_others = first_of(others) & ~(w.blanks << 1);
+            const std::uint64_t swallowed = swallow(w.newlines, others);
+            const std::uint64_t behind_swallowed = swallowed << 1 | (swallowed_before_ ? FIRST : 0);
+            swallowed_before_ = swallowed & LAST;
+            const std::uint64_t line_starts = first_of(blanks) & w.newlines << 1 & ~behind_swallowed;
+            return (first_of(w.letters) & ~(blanks << 1) & ~behind(first_others, w.tails)) | first_others |
+                   numbers(w.numbers, w.tails) | (first_of(w.spaces) & ~swallowed) |
+                   (first_of(blanks) & behind_swallowed) | behind_last_newline(line_starts, blanks, w.newlines, at) |
+                   last_spaces(w, blanks, w.spaces, SPACE, text, at);
+        });
+    }
+
+private:
+    // The places behind characters, given their first bytes.
+    static std::uint64_t behind(std::uint64_t firsts, std::uint64_t tails) {
+        const std::uint64_t next = firsts << 1;
+        return (next | (tails + (next & tails))) & ~tails;  // the sum carries through a character's tail
+    }
+
+    // The line breaks that follow others.
+    std::uint64_t swallow(std::uint64_t newlines, std::uint64_t others) const {
+        const std::uint64_t first = newlines & (others << 1 | (swallowed_before_ ? FIRST : 0)) & ALL << BEFORE;
+        return newlines & ~(newlines + first) & ALL << BEFORE;  // the sum carries through a run
+    }
+
+    // Every third number of a run.
+    std::uint64_t numbers(std::uint64_t numbers, std::uint64_t tails) {
+        const std::uint64_t four = numbers & numbers >> 1 & numbers >> 2 & numbers >> 3;
+        if (four == 0 && !(numbers & LAST) && n_numbers_ == 0) return first_of(numbers);
+        std::uint64_t starts = 0;
+        const std::uint64_t firsts = first_of(numbers);
+        for (std::uint64_t rest = numbers & ~tails & DECIDED; rest != 0; rest &= rest - 1) {
+            const std::uint64_t number = rest & (~rest + 1);
+            if (number & firsts) n_numbers_ = 0;
+            if (n_numbers_ % 3 == 0) starts |= number;
+            ++n_numbers_;
+        }
+        if (!(numbers & LAST)) n_numbers_ = 0;
+        return starts;
+    }
+
+    // Of the blanks behind a line break, those with no line break behind them in their run of white space.
+    std::uint64_t behind_last_newline(
+        std::uint64_t firsts, std::uint64_t blanks, std::uint64_t newlines, const byte_t* at) const {
+        std::uint64_t found = 0;
+        for (std::uint64_t rest = firsts & DECIDED; rest != 0; rest &= rest - 1) {
+            const std::uint64_t first = rest & (~rest + 1);
+            const std::uint64_t stop = ~blanks & (blanks + first);
+            bool is_cut = stop & newlines;
+            if (stop == 0) {  // beyond the window
+                const byte_t* behind = skip(at + trailing_zeros(rest) - BEFORE, end_, SPACE | NEWLINE, SPACE);
+                is_cut = behind != end_ && character_at(behind).classes & NEWLINE;
+            }
+            if (!is_cut) found |= first;
+        }
+        return found;
+    }
+
+    bool swallowed_before_ = false;
+    std::size_t n_numbers_ = 0;  // in the run that the last window ended in
 };
 
 #endif
@@ -282,6 +377,10 @@ struct Llama3Rules {
         if (character_at(others).classes & OTHER) return skip(skip(others, end, OTHER), end, NEWLINE);
         return white_space_by_lines(at, end);
     }
+
+#ifdef HF_SCAFFOLD_WINDOWS
+    using Starts = Llama3Starts;
+#endif
 
     static bool separates(Neighbour a, Neighbour b) {
         if (a.is(NEWLINE)) return !b.is(SPACE);

@@ -18,7 +18,7 @@ struct Window {
     static constexpr unsigned SIZE = 64;
 
     std::uint64_t letters = 0, numbers = 0, digits = 0, spaces = 0;
-    std::uint64_t blanks = 0, quotes = 0;  // ' ' and '\''
+    std::uint64_t blanks = 0, newlines = 0, quotes = 0;  // ' ', [\r\n] and '\''
     std::uint64_t long_spaces = 0;         // the first bytes of spaces that are not ASCII
     std::uint64_t tails = 0;               // the bytes of characters behind their first
 
@@ -33,6 +33,8 @@ struct Window {
             numbers |= bits(in_range(some, '0', 10)) << i;
             spaces |= bits(_mm_or_si128(blank, in_range(some, '\t', 5))) << i;
             blanks |= bits(blank) << i;
+            const __m128i returns = _mm_cmpeq_epi8(some, _mm_set1_epi8('\r'));
+            newlines |= bits(_mm_or_si128(returns, _mm_cmpeq_epi8(some, _mm_set1_epi8('\n')))) << i;
             quotes |= bits(_mm_cmpeq_epi8(some, _mm_set1_epi8('\''))) << i;
             beyond |= bits(some) << i;
         }
