@@ -41,7 +41,8 @@ struct Dropout {
     const std::uint64_t* streams = nullptr;
 };
 
-// A text of `length` units: UTF-8 where width is 0, else characters of 1, 2 or 4 bytes.
+// A text of `length` units: ASCII where width is 0, else characters of 1, 2 or 4 bytes; or bytes that may be UTF-8.
+constexpr int MAYBE_UTF8 = -1;
 struct Text {
     const void* data;
     std::size_t length;
@@ -51,12 +52,12 @@ struct Text {
 // The UTF-8 of a text: the text's own bytes, or a copy. One after another, texts can take each other's room.
 class Utf8 {
 public:
-    // False for a lone surrogate, which UTF-8 can't express.
+    // False for a lone surrogate, which UTF-8 can't express, and for bytes that are no UTF-8.
     bool hold(const Text& text) {
-        if (text.width == 0) {
+        if (text.width <= 0) {
             begin_ = static_cast<const byte_t*>(text.data);
             end_ = begin_ + text.length;
-            return true;
+            return text.width != MAYBE_UTF8 || is_valid_utf8(begin_, end_);
         }
         const std::size_t room = most_bytes(text) + AT_ONCE;
         if (room_ < room) {
@@ -74,7 +75,7 @@ public:
     const byte_t* end() const { return end_; }
 
     static std::size_t most_bytes(const Text& text) {
-        return text.length * static_cast<std::size_t>(text.width == 0 ? 1 : text.width == 4 ? 4 : text.width + 1);
+        return text.length * static_cast<std::size_t>(text.width <= 0 ? 1 : text.width == 4 ? 4 : text.width + 1);
     }
 
 private:
@@ -138,7 +139,7 @@ public:
         return next_.load() >= tasks_.size();
     }
 
-    // What came of a text: OK; NOT_TEXT for a lone surrogate; UNSURE where `tokenizers` must find the added tokens.
+    // What came of a text: OK; NOT_TEXT where there is no UTF-8 of it; UNSURE where `tokenizers` must find the added tokens.
     enum Status : std::uint8_t { OK, NOT_TEXT, UNSURE };
     Status status(std::size_t text) const { return status_[text]; }
 

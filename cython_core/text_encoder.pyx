@@ -5,6 +5,7 @@ from cpython.ref cimport Py_INCREF
 from cython cimport view
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
+from libc.string cimport memcpy
 from libcpp.memory cimport make_shared, shared_ptr, unique_ptr
 from libcpp.vector cimport vector
 
@@ -83,6 +84,7 @@ cdef extern from "text_encoder.hpp" namespace "hf_scaffold" nogil:
         void ends(int64_t*)
         IdBuffer& ids()
 
+    const int MAYBE_UTF8
     int OK "hf_scaffold::Batch::OK"
     int NOT_TEXT "hf_scaffold::Batch::NOT_TEXT"
     int UNSURE "hf_scaffold::Batch::UNSURE"
@@ -233,13 +235,33 @@ cdef class TextEncoder:
             if not isinstance(kept[i], str):
                 raise TypeError(f"expected str, not {type(kept[i]).__name__}")
             batch.get().add(text_of(kept[i]))
-        self.run(batch.get())
-        offsets = np.zeros(n + 1, dtype=np.int64)
-        cdef int64_t[::1] ends = offsets
-        if n:
-            batch.get().ends(&ends[1])
-        ids = array_of(batch.get().ids())
-        return ids, offsets, [i for i in range(n) if batch.get().status(i) != OK]
+        return self.arrays(batch.get(), n)
+
+    def encode_utf8(
+        self, const unsigned char[::1] data, const int64_t[::1] offsets, AddedTokenFinder added not None, size_t n_threads=1
+    ):
+        """`encode` of texts that lie one after another as UTF-8.
+
+        Args:
+            data: Text i is data[offsets[i]:offsets[i + 1]].
+            offsets: int64, n + 1, ascending.
+        Returns:
+            As `encode`; texts that are no UTF-8 are among those that could not be encoded.
+        Raises:
+            ValueError: the offsets reach beyond data.
+        """
+        cdef Py_ssize_t i, n = offsets.shape[0] - 1
+        cdef unique_ptr[Batch] batch
+        cdef Text view
+        batch.reset(new Batch(self.pipeline(added), n_threads))
+        for i in range(n):
+            if not 0 <= offsets[i] <= offsets[i + 1] <= data.shape[0]:
+                raise ValueError(f"text {i} from {offsets[i]} to {offsets[i + 1]} in data of {data.shape[0]} bytes")
+            view.data = &data[offsets[i]] if offsets[i] < offsets[i + 1] else NULL
+            view.length = offsets[i + 1] - offsets[i]
+            view.width = MAYBE_UTF8
+            batch.get().add(view)
+        return self.arrays(batch.get(), n)
 
     def encode_one(self, text, AddedTokenFinder added not None):
         """The ids of one text, on this thread; None where `encode` would name it among those it could not encode."""
@@ -261,6 +283,14 @@ cdef class TextEncoder:
         pipeline.first, pipeline.second = &added.first, &added.second
         return pipeline
 
+    cdef arrays(self, Batch* batch, Py_ssize_t n):
+        self.run(batch)
+        offsets = np.zeros(n + 1, dtype=np.int64)
+        cdef int64_t[::1] ends = offsets
+        if n:
+            batch.ends(&ends[1])
+        return array_of(batch.ids()), offsets, [i for i in range(n) if batch.status(i) != OK]
+
     # The cache is taken, and its successor put in place, with the GIL held; calls that run meanwhile keep theirs.
     cdef run(self, Batch* batch):
         cdef shared_ptr[IdCache] cache
@@ -271,6 +301,46 @@ cdef class TextEncoder:
                 done = batch.run(cache.get()[0])
             if cache.get().is_full() and self.cache.get() == cache.get():
                 self.cache = cache.get().successor()
+
+
+def framed(
+    const token_id_t[::1] ids,
+    const int64_t[::1] offsets,
+    const token_id_t[::1] before,
+    const token_id_t[::1] after,
+):
+    """Rows of ids with the same special tokens before and after each.
+
+    Args:
+        ids: int32: row i is ids[offsets[i]:offsets[i + 1]], offsets[0] being 0.
+        offsets: int64, n + 1, ascending.
+        before, after: int32.
+    Returns:
+        The new ids, and their offsets.
+    """
+    cdef Py_ssize_t i, n = offsets.shape[0] - 1, n_before = before.shape[0], n_after = after.shape[0]
+    cdef int64_t size
+    if offsets[n] > ids.shape[0]:
+        raise ValueError(f"rows up to {offsets[n]} of {ids.shape[0]} ids")
+    made = np.empty(offsets[n] + n * (n_before + n_after), dtype=np.int32)
+    ends = np.empty(n + 1, dtype=np.int64)
+    cdef token_id_t[::1] made_view = made
+    cdef int64_t[::1] ends_view = ends
+    cdef token_id_t* out = &made_view[0] if made.size else NULL
+    with nogil:
+        ends_view[0] = 0
+        for i in range(n):
+            size = offsets[i + 1] - offsets[i]
+            ends_view[i + 1] = ends_view[i] + n_before + size + n_after
+            out = append(append(out, before, 0, n_before), ids, offsets[i], size)
+            out = append(out, after, 0, n_after)
+    return made, ends
+
+
+cdef inline token_id_t* append(token_id_t* out, const token_id_t[::1] ids, int64_t begin, int64_t size) noexcept nogil:
+    if size > 0:
+        memcpy(out, &ids[begin], size * sizeof(token_id_t))
+    return out + size
 
 
 def rows_as_lists(

@@ -26,8 +26,21 @@ class TextEncoder:
         dropout: float = 0,
         streams: NDArray[np.uint64] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.int64], list[int]]: ...
+    def encode_utf8(
+        self,
+        data: bytes | NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+        added: AddedTokenFinder,
+        n_threads: int = 1,
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64], list[int]]: ...
     def encode_one(self, text: str, added: AddedTokenFinder) -> list[int] | None: ...
 
+def framed(
+    ids: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    before: NDArray[np.int32],
+    after: NDArray[np.int32],
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
 def rows_as_lists(
     ids: NDArray[np.int32],
     spans: NDArray[np.int64],

@@ -32,6 +32,7 @@ from hf_scaffold._text_encoder import (
     TextEncoder,
     constant_lists,
     fill_rows,
+    framed,
     rows_as_lists,
     rules_of,
 )
@@ -420,16 +421,40 @@ def encode_sequences(
         texts, session.finder(bool(split_special_tokens)), n_threads(sum(map(len, texts))), p, streams
     )
     if unsure:
-        rows = [flat[begin:end] for begin, end in pairwise(ends.tolist())]
-        for i in unsure:
-            if streams is not None:
-                ids = drop_between_added_tokens(session, texts[i], split_special_tokens, p, streams[i])
-            else:
-                ids = encode_generally(tokenizer, texts[i], split_special_tokens)
-            rows[i] = np.array(ids, np.int32)
-        flat = np.concatenate(rows)
-        ends = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        made = [
+            drop_between_added_tokens(session, texts[i], split_special_tokens, p, streams[i])
+            if streams is not None
+            else encode_generally(tokenizer, texts[i], split_special_tokens)
+            for i in unsure
+        ]
+        return with_rows(flat, ends, unsure, made)
     return flat, ends
+
+
+def encode_utf8(
+    tokenizer: ScaffoldTokenizerFast, session: Session, data: Any, offsets: Ends, split_special_tokens: bool
+) -> tuple[Ids, Ends]:
+    """`encode_sequences` of texts that lie one after another as UTF-8, text i from offsets[i] on.
+
+    Raises:
+        UnicodeDecodeError: a text is no UTF-8.
+    """
+    finder = session.finder(bool(split_special_tokens))
+    n_bytes = int(offsets[-1] - offsets[0])
+    flat, ends, unsure = session.encoder.encode_utf8(data, offsets, finder, n_threads(n_bytes))
+    if unsure:
+        texts = (bytes(data[offsets[i] : offsets[i + 1]]).decode() for i in unsure)
+        made = [encode_generally(tokenizer, text, split_special_tokens) for text in texts]
+        return with_rows(flat, ends, unsure, made)
+    return flat, ends
+
+
+def with_rows(flat: Ids, ends: Ends, places: list[int], made: list[list[int]]) -> tuple[Ids, Ends]:
+    """The ids and offsets with other rows in some places."""
+    rows = [flat[begin:end] for begin, end in pairwise(ends.tolist())]
+    for i, ids in zip(places, made, strict=True):
+        rows[i] = np.array(ids, np.int32)
+    return np.concatenate(rows), np.cumsum([0, *map(len, rows)], dtype=np.int64)
 
 
 def encode_generally(tokenizer: ScaffoldTokenizerFast, text: str, split_special_tokens: bool) -> list[int]:
@@ -776,32 +801,44 @@ def encode_to_arrays(
     dropout: float | None,
     seed: int | None,
 ) -> tuple[Ids, Ends]:
-    """Flat ids of a batch of texts, and offsets; texts may also be a column of an Arrow table.
+    """Flat ids of a batch of texts, and offsets; texts may also be UTF-8, or a column of an Arrow table.
 
     Raises:
         NotNativeError: the general path must take the call.
     """
     session = session_of(tokenizer)
     template = session.template(1, add_special_tokens)
-    if not are_texts(texts):
+    utf8 = utf8_of(texts)
+    if utf8 is not None:
+        if dropout:
+            raise NotNativeError("what is dropped depends on the texts as strings")
+        flat, ends = encode_utf8(tokenizer, session, *utf8, split_special_tokens)
+    elif are_texts(texts):
+        chance = Dropout(dropout, seed) if dropout else None
+        flat, ends = encode_sequences(tokenizer, session, texts, split_special_tokens, chance)
+    else:
         raise NotNativeError("not all are texts")
-    chance = Dropout(dropout, seed) if dropout else None
-    flat, ends = encode_sequences(tokenizer, session, texts, split_special_tokens, chance)
-    return with_specials(flat, ends, template) if template.n_specials else (flat, ends)
+    if template.n_specials:
+        return framed(flat, ends, np.array(template.before, np.int32), np.array(template.after, np.int32))
+    return flat, ends
 
 
-def with_specials(flat: Ids, ends: Ends, template: Template) -> tuple[Ids, Ends]:
-    n_before, n_after = len(template.before), len(template.after)
-    begins = ends[:-1]
-    framed_ends = ends + np.arange(len(ends)) * (n_before + n_after)
-    framed = np.empty(framed_ends[-1], np.int32)
-    for i, token_id in enumerate(template.before):
-        framed[framed_ends[:-1] + i] = token_id
-    for i, token_id in enumerate(reversed(template.after)):
-        framed[framed_ends[1:] - 1 - i] = token_id
-    shift = np.repeat(framed_ends[:-1] + n_before - begins, np.diff(ends))
-    framed[np.arange(len(flat)) + shift] = flat
-    return framed, framed_ends
+def utf8_of(texts: Any) -> tuple[Any, Ends] | None:
+    """Bytes, or a column of strings, as encode_utf8 takes them; None if they are neither."""
+    if not hasattr(texts, "to_pylist"):
+        if {*map(type, texts)} != {bytes}:
+            return None
+        return b"".join(texts), np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
+
+    if texts.type not in (pa.string(), pa.large_string()) or texts.null_count or not len(texts):
+        return None
+    strings = texts.cast(pa.large_string())
+    if isinstance(strings, pa.ChunkedArray):
+        strings = strings.combine_chunks()
+    _, offsets, data = strings.buffers()
+    ends = np.frombuffer(offsets, np.int64, len(strings) + 1, strings.offset * 8)
+    return np.frombuffer(data or b"", np.uint8), ends
 
 
 # ---- decoding

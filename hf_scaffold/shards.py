@@ -10,12 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from hf_scaffold._counter import last_cut
 from hf_scaffold._files import write_files
+from hf_scaffold._text_encoder import framed
 from hf_scaffold.corpus import Progress, batches, describe_source, find_files, import_extra, iter_documents
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError
 from hf_scaffold.shard_files import FORMATS, Part, Shard, ShardWriter, find_shard_files, open_shard
@@ -30,6 +31,9 @@ INDEX_VERSION = 1
 SHARD_SIZE = 100_000_000  # tokens
 BATCH_SIZE = 1 << 24  # bytes of text encoded at a time
 CUT_WINDOW = 1 << 14  # bytes at a block's end where a place to cut is looked for
+
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -317,25 +321,24 @@ def _skip(blocks: Iterator[bytes], n_documents: int) -> None:
 def _encode(
     blocks: Iterator[bytes], tokenizer: ScaffoldTokenizerFast, eos_token_id: int | None
 ) -> Iterator[Part]:
-    for batch in batches(blocks, BATCH_SIZE):
+    eos = np.array([] if eos_token_id is None else [eos_token_id], np.int32)
+    for batch in _ahead(batches(blocks, BATCH_SIZE)):
         is_end = np.array([not block for block in batch])
-        ids, offsets = tokenizer.encode_batch_to_arrays(
-            [block.decode() for block in batch if block], add_special_tokens=False
-        )
+        texts = [block for block in batch if block]
+        ids, offsets = tokenizer.encode_batch_to_arrays(texts, add_special_tokens=False)
         ends = offsets[np.cumsum(~is_end)[is_end]]
-        if eos_token_id is not None:
-            ids = np.insert(ids, ends, eos_token_id)
-            ends = ends + np.arange(1, len(ends) + 1)
-        yield Part(ids, ends)
+        # With what comes behind the last end, a piece of the next document, as one more row.
+        ids, offsets = framed(ids, np.array([0, *ends, len(ids)]), eos[:0], eos)
+        yield Part(ids[: len(ids) - len(eos)], offsets[1:-1])
 
 
-def _ahead(parts: Iterator[Part]) -> Iterator[Part]:
+def _ahead(items: Iterator[_Item]) -> Iterator[_Item]:
     """The same, with the next one made in another thread while one is used."""
     with ThreadPoolExecutor(1) as executor:
-        coming = executor.submit(next, parts, None)
-        while (part := coming.result()) is not None:
-            coming = executor.submit(next, parts, None)
-            yield part
+        coming = executor.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = executor.submit(next, items, None)
+            yield item
 
 
 # ---- ids to files

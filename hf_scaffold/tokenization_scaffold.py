@@ -369,7 +369,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
 
     def encode_batch_to_arrays(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str] | Iterable[bytes],
         add_special_tokens: bool = True,
         split_special_tokens: bool | None = None,
         dropout: float | None = None,
@@ -378,8 +378,11 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         """The ids of all texts in one array: what is fastest, as no Python object is made of any id.
 
         Args:
-            texts: Strings, or a column of an Arrow table.
+            texts: Strings, UTF-8 as bytes, or a column of an Arrow table. From the last two no string is made
+                where the native encoder takes them.
             add_special_tokens, split_special_tokens, dropout, seed: As in a call.
+        Raises:
+            UnicodeDecodeError: bytes are no UTF-8.
         Returns:
             int32 ids of all texts one after another, and len(texts) + 1 int64 offsets into them.
         Example:
@@ -393,9 +396,6 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         """
         import numpy as np
 
-        if hasattr(texts, "to_pylist"):
-            texts = texts.to_pylist()
-        texts = list(texts)
         if split_special_tokens is None:
             split_special_tokens = self.split_special_tokens
         options = {
@@ -404,18 +404,28 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
             "dropout": self.dropout if dropout is None else checked_dropout(dropout),
             "seed": seed,
         }
+        given: Any = texts if hasattr(texts, "to_pylist") else list(texts)
+        arrays = self._native_arrays(given, options)
+        if arrays is None:
+            given = strings_of(given)
+            arrays = self._native_arrays(given, options)
+        if arrays is None:
+            rows = self(given, return_attention_mask=False, **options)["input_ids"] if given else []
+            offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+            arrays = np.fromiter(chain.from_iterable(rows), np.int32, offsets[-1]), offsets
+        return arrays
+
+    def _native_arrays(self, texts: Any, options: dict[str, Any]) -> tuple[Any, Any] | None:
         native = native_encoder() if self.native else None
         if native is not None:
             with contextlib.suppress(native.NotNativeError):
                 arrays: tuple[Any, Any] = native.encode_to_arrays(self, texts, **options)
                 return arrays
-        rows = self(texts, return_attention_mask=False, **options)["input_ids"] if texts else []
-        offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-        return np.fromiter(chain.from_iterable(rows), np.int32, offsets[-1]), offsets
+        return None
 
     def encode_to_arrow(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str] | Iterable[bytes],
         add_special_tokens: bool = True,
         split_special_tokens: bool | None = None,
         dropout: float | None = None,
@@ -604,6 +614,12 @@ def part_state(part: Any) -> Any:
         return None if part is None else part.__getstate__()
     except Exception:  # of no narrower class
         return object()  # a part written in Python may change at any time
+
+
+def strings_of(texts: Any) -> list[Any]:
+    """A column of an Arrow table, or a list with UTF-8 in it, as strings; what else there is stays."""
+    items = texts.to_pylist() if hasattr(texts, "to_pylist") else texts
+    return [item.decode() if isinstance(item, bytes) else item for item in items]
 
 
 def native_encoder() -> Any:

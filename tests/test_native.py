@@ -718,6 +718,52 @@ def test_arrays_and_arrow_hold_the_ids_of_a_call(post_processor):
         arrow = tokenizer.encode_to_arrow(texts, **options)
         assert str(arrow.type) == "list<item: int32>"
         assert arrow.to_pylist() == rows
+        for given in utf8_forms(texts):
+            same_ids, same_offsets = tokenizer.encode_batch_to_arrays(given, **options)
+            assert (same_ids.tolist(), same_offsets.tolist()) == (ids.tolist(), offsets.tolist())
+
+
+def utf8_forms(texts):
+    """The texts as bytes, and as columns of Arrow tables: whole, in chunks, and as slices of others."""
+    yield [text.encode() for text in texts]
+    for kind in (pa.string(), pa.large_string()):
+        yield pa.array(texts, kind)
+        yield pa.array(["before", *texts, "behind"], kind)[1:-1]
+        yield pa.chunked_array([texts[:1], [], texts[1:]], kind)
+        yield pa.chunked_array([["before", *texts]], kind)[1:]
+
+
+def test_long_utf8_is_encoded_as_strings_are():
+    rng = random.Random(0)
+    texts = ["".join(rng.choices(["zona ", "é", "語", "hug", "\n"], k=k)) for k in (1, 700_000, 0, 3, 90_000)]
+    for tokenizer in twins(Tokenizer()):
+        ids, offsets = tokenizer.encode_batch_to_arrays(texts)
+        for given in utf8_forms(texts):
+            same_ids, same_offsets = tokenizer.encode_batch_to_arrays(given)
+            assert np.array_equal(same_ids, ids)
+            assert np.array_equal(same_offsets, offsets)
+
+
+@pytest.mark.parametrize("invalid", [b"\xff", b"zona \xe8\xaa", b"\xed\xa0\x80", b"\xc0\x80"])
+def test_bytes_that_are_no_utf8_are_refused(invalid):
+    for tokenizer in twins(Tokenizer()):
+        for texts in ([invalid], [b"zona", invalid], pa.array([b"hug", invalid]).view(pa.string())):
+            with pytest.raises(UnicodeDecodeError):
+                tokenizer.encode_batch_to_arrays(texts)
+
+
+def test_dropout_is_the_same_for_utf8():
+    tokenizer, _ = twins(Tokenizer())
+    ids, _ = tokenizer.encode_batch_to_arrays(["Arizona zona"] * 9, dropout=0.5, seed=3)
+    same_ids, _ = tokenizer.encode_batch_to_arrays([b"Arizona zona"] * 9, dropout=0.5, seed=3)
+    assert same_ids.tolist() == ids.tolist()
+
+
+def test_utf8_beyond_its_memory_is_refused():
+    encoder = TextEncoder("gpt2", np.arange(256, dtype=np.int32), np.empty((0, 3), np.int32), {})
+    for offsets in ([0, 4], [2, 1], [-1, 2]):
+        with pytest.raises(ValueError, match="text 0 from"):
+            encoder.encode_utf8(b"abc", np.array(offsets), AddedTokenFinder([]))
 
 
 @pytest.mark.parametrize("post_processor", ["none", "bos and eos"])
