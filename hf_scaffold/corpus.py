@@ -236,7 +236,7 @@ class _Reader:
             for document in _json_lines_texts(stream, path, self.field):
                 yield from self._blocks(document)
         elif self.cut is None:
-            for line in _lines(stream, path):
+            for line, _ in _lines(stream, path):
                 yield from self._blocks(line)
         else:
             yield from self._ended(_cut_reads(_reads(stream, path, self.block_size), self.cut))
@@ -514,12 +514,27 @@ def _reads(stream: BinaryIO, path: Path, size: int) -> Iterator[bytes]:
     check(b"", final=True)
 
 
-def _lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
-    """Lines with their ends, checked to be UTF-8, without the byte-order mark."""
-    check = _Utf8Check(path)
-    for number, line in enumerate(stream):
-        check(line, final=True)
-        yield line if number else line.removeprefix(codecs.BOM_UTF8)
+def _lines(stream: BinaryIO, path: Path) -> Iterator[tuple[bytes, str]]:
+    """Lines with their ends, as they are and decoded, without the byte-order mark."""
+    offset = 0
+    for line in stream:
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as error:
+            raise _not_utf8(path, offset, error) from None
+        if offset == 0 and line.startswith(codecs.BOM_UTF8):
+            yield line.removeprefix(codecs.BOM_UTF8), text[1:]
+        else:
+            yield line, text
+        offset += len(line)
+
+
+def _not_utf8(path: Path, offset: int, error: UnicodeDecodeError) -> CorpusError:
+    """The error of data that begins at an offset in a file."""
+    return CorpusError(
+        f"{path} is not UTF-8: byte 0x{error.object[error.start]:02x} at offset {offset + error.start}, "
+        f"{error.reason}; convert the file to UTF-8 first"
+    )
 
 
 class _Utf8Check:
@@ -536,20 +551,16 @@ class _Utf8Check:
         try:
             self._decoder.decode(data, final)
         except UnicodeDecodeError as error:
-            byte = error.object[error.start]
-            raise CorpusError(
-                f"{self._path} is not UTF-8: byte 0x{byte:02x} at offset {self._offset + error.start}, "
-                f"{error.reason}; convert the file to UTF-8 first"
-            ) from None
+            raise _not_utf8(self._path, self._offset, error) from None
         self._offset += n_held + len(data) - len(self._decoder.getstate()[0])
 
 
 def _json_lines_texts(stream: BinaryIO, path: Path, field: str) -> Iterator[bytes]:
-    for number, line in enumerate(_lines(stream, path), 1):
+    for number, (line, text) in enumerate(_lines(stream, path), 1):
         if line.isspace():
             continue
         try:
-            record = json.loads(line)
+            record = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise CorpusError(f"{path}, line {number}: not JSON: {error}") from None
         if not isinstance(record, dict):
