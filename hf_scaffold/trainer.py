@@ -6,7 +6,9 @@ import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
+from inspect import signature
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -286,6 +288,7 @@ def train_tokenizer(
             With an alphabet of characters, unk_token is what others are encoded to.
     Raises:
         CorpusError, ConfigurationError, CountOverflowError: as `count` and `train` do.
+        TypeError: an argument that is nearly one of these.
     Example:
         >>> import hf_scaffold as hs
         >>> tokenizer = hs.train_tokenizer(["some text"], vocab_size=260, eos_token="<|endoftext|>")
@@ -294,6 +297,7 @@ def train_tokenizer(
     """
     from hf_scaffold.like import empty_like, fill, special_tokens_of, symbol_options
 
+    _refuse_misspelt(kwargs)
     specials = list({str(token): token for token in [*special_tokens, *special_tokens_in(kwargs)]}.values())
     pipeline = {"pretokenizer": pretokenizer, "normalizer": normalizer, "alphabet": alphabet}
     symbols: dict[str, Any] = {
@@ -342,6 +346,15 @@ def train_tokenizer(
         )
         tokenizers.append(tokenizer)
     return tokenizers[0] if isinstance(vocab_size, int | np.integer) else tokenizers
+
+
+def _refuse_misspelt(kwargs: Mapping[str, Any]) -> None:
+    """Tokenizers take arguments of any name: one that was meant for the training would be lost in them."""
+    for name in kwargs:
+        if meant := get_close_matches(name, signature(train_tokenizer).parameters, 1, cutoff=0.9):
+            raise TypeError(
+                f"train_tokenizer() got an unexpected keyword argument {name!r}. Did you mean {meant[0]!r}?"
+            )
 
 
 # ---- before the loop

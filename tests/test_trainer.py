@@ -357,3 +357,24 @@ def test_degenerate_text_trains_and_encodes(texts):
     [*pretokens] = counts
     for pretoken, ids in zip(pretokens[:50], bpe.encode(pretokens[:50]), strict=True):
         assert b"".join(symbols_to_bytes(bpe.tokens[i]) for i in ids) == pretoken
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("pre_tokenizer", "pretokenizer"), ("vocabsize", "vocab_size"), ("special_token", "special_tokens")],
+)
+def test_misspelt_arguments_are_not_taken_for_the_tokenizers(given, meant):
+    with pytest.raises(TypeError, match=f"'{given}'. Did you mean '{meant}'"):
+        hs.train_tokenizer(["some text"], 260, **{given: None})
+
+
+def test_arguments_of_tokenizers_are_not_taken_for_misspelt():
+    options = {
+        "model_max_length": 9,
+        "padding_side": "left",
+        "extra_special_tokens": ["<s>"],
+        "split_special_tokens": True,
+        "model_input_names": ["input_ids"],
+    }
+    tokenizer = hs.train_tokenizer(["some text"], 260, **options)
+    assert {name: getattr(tokenizer, name) for name in options} == options
