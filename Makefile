@@ -38,10 +38,14 @@ bench-encode: $(VENV)/bench-extras
 notebooks: $(VENV)/test-extras
 	$(BIN)/python notebooks/run.py
 
+CHECK_HEADERS := $(CXX) -std=c++17 -Wall -Wextra -Werror -fsyntax-only -x c++ /dev/null \
+	$(patsubst %,-include %,$(wildcard cython_core/*.hpp))
 lint: $(VENV)/lint-extras
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(CHECK_HEADERS)
+	$(CHECK_HEADERS) -U__SSE2__  # what other processors get
 
 # The lowest supported releases, without torch. transformers 5.0 needs protobuf to pass errors on. Left out: an
 # argument that came with a later release; the check that the tests use names of the newest one; and loading private

@@ -49,8 +49,8 @@ public:
         for (std::size_t i = 0; i < n_slots_; ++i) delete[] slots_[i].block();
     }
 
-    // The keys of n pre-tokens, the i-th from bounds[i] to bounds[i + 1]; bytes up to `readable` may be read. Their slots
-    // begin to be fetched: make some hundred keys before finding the first, and none has to wait for memory.
+    // The keys of n pre-tokens, the i-th from bounds[i] to bounds[i + 1]; bytes up to `readable` may be read. Their
+    // slots begin to be fetched: make some hundred keys before finding the first, and none has to wait for memory.
     void keys_of(const byte_t* const* bounds, std::size_t n, const byte_t* readable, Key* keys) const {
         const auto make = [&](std::size_t i, std::size_t n_readable) {
             keys[i] = key_of(bounds[i], static_cast<std::size_t>(bounds[i + 1] - bounds[i]), n_readable);

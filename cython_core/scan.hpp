@@ -146,8 +146,8 @@ struct Neighbour {
 
 #ifdef HF_SCAFFOLD_WINDOWS
 
-// What rules that look at windows have in common. A window holds STEP bytes that the rules decide on, BEFORE bytes before
-// them and one behind. Masks have a bit for each byte of the window.
+// What rules that look at windows have in common. A window holds STEP bytes that the rules decide on, BEFORE bytes
+// before them and one behind. Masks have a bit for each byte of the window.
 template <unsigned n_before, bool any_case>
 class WindowRules {
 public:
@@ -192,7 +192,7 @@ protected:
         for (std::uint64_t rest = window.long_spaces & ALL << BEFORE; rest != 0; rest &= rest - 1) {
             const byte_t* space = at + trailing_zeros(rest) - BEFORE;
             const byte_t* after = space + character_at(space).length;
-            if (after != end_ && !(character_at(after).classes & classes)) last |= rest & (~rest + 1);
+            if (after != end_ && !(character_at(after).classes & classes)) last |= lowest_one(rest);
         }
         return last;
     }
@@ -252,8 +252,8 @@ public:
 // Where Llama 3's pre-tokens start.
 //
 // Runs of letters, of others and of white space do, and every third number of a run; except that
-// - a space that is no line break, and an other that is alone and has no blank before it, lead the letters they precede;
-// - a blank leads the others it precedes;
+// - a space that is no line break, and an other that is alone and has no blank before it, lead the letters they
+//   precede; a blank leads the others it precedes;
 // - the line breaks behind others belong to these.
 // White space is cut behind its last line break, and in front of its last character if that is none.
 class Llama3Starts : public WindowRules<5, true> {  // a character before, and the last byte of one before that
@@ -296,7 +296,7 @@ private:
         std::uint64_t starts = 0;
         const std::uint64_t firsts = first_of(numbers);
         for (std::uint64_t rest = numbers & ~tails & DECIDED; rest != 0; rest &= rest - 1) {
-            const std::uint64_t number = rest & (~rest + 1);
+            const std::uint64_t number = lowest_one(rest);
             if (number & firsts) n_numbers_ = 0;
             if (n_numbers_ % 3 == 0) starts |= number;
             ++n_numbers_;
@@ -310,7 +310,7 @@ private:
         std::uint64_t firsts, std::uint64_t blanks, std::uint64_t newlines, const byte_t* at) const {
         std::uint64_t found = 0;
         for (std::uint64_t rest = firsts & DECIDED; rest != 0; rest &= rest - 1) {
-            const std::uint64_t first = rest & (~rest + 1);
+            const std::uint64_t first = lowest_one(rest);
             const std::uint64_t stop = ~blanks & (blanks + first);
             bool is_cut = stop & newlines;
             if (stop == 0) {  // beyond the window

@@ -46,6 +46,8 @@ inline unsigned count_ones(std::uint64_t bits) {
     return static_cast<unsigned>(bits * 0x0101010101010101 >> 56);
 }
 
+inline std::uint64_t lowest_one(std::uint64_t bits) { return bits & (~bits + 1); }
+
 // Begins to load the cache line of `address`.
 inline void prefetch(const void* address) {
 #ifdef HF_SCAFFOLD_SSE2

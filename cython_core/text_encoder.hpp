@@ -75,7 +75,8 @@ public:
     const byte_t* end() const { return end_; }
 
     static std::size_t most_bytes(const Text& text) {
-        return text.length * static_cast<std::size_t>(text.width <= 0 ? 1 : text.width == 4 ? 4 : text.width + 1);
+        const int longest = text.width <= 0 ? 1 : text.width == 4 ? 4 : text.width + 1;
+        return text.length * static_cast<std::size_t>(longest);
     }
 
 private:

@@ -13,19 +13,6 @@ namespace hf_scaffold {
 constexpr unsigned AT_ONCE = 16;
 
 // Writes the low bytes of AT_ONCE readable characters to `out`; returns a bit for each that is not ASCII.
-inline unsigned copy_low_bytes(const std::uint16_t* at, byte_t* out) {
-#ifdef HF_SCAFFOLD_SSE2
-    const __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-    const __m128i high = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 8));
-    const __m128i limit = _mm_set1_epi16(0x7F);
-    const __m128i beyond = _mm_packs_epi16(_mm_subs_epu16(low, limit), _mm_subs_epu16(high, limit));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(low, high));
-    return 0xFFFF ^ static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(beyond, _mm_setzero_si128())));
-#else
-    return copy_low_bytes<std::uint16_t>(at, out);
-#endif
-}
-
 template <class Unit>
 unsigned copy_low_bytes(const Unit* at, byte_t* out) {
     unsigned beyond = 0;
@@ -36,8 +23,20 @@ unsigned copy_low_bytes(const Unit* at, byte_t* out) {
     return beyond;
 }
 
-// The UTF-8 of a character as a number, first byte lowest, and its length. Without a branch on what it is, which in text of
-// many scripts can't be guessed; and compilers make vectors of it.
+#ifdef HF_SCAFFOLD_SSE2
+template <>
+inline unsigned copy_low_bytes(const std::uint16_t* at, byte_t* out) {
+    const __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+    const __m128i high = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 8));
+    const __m128i limit = _mm_set1_epi16(0x7F);
+    const __m128i beyond = _mm_packs_epi16(_mm_subs_epu16(low, limit), _mm_subs_epu16(high, limit));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(low, high));
+    return 0xFFFF ^ static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(beyond, _mm_setzero_si128())));
+}
+#endif
+
+// The UTF-8 of a character as a number, first byte lowest, and its length. Without a branch on what it is, which in text
+// of many scripts can't be guessed; and compilers make vectors of it.
 template <class Unit>
 void as_utf8(Unit unit, std::uint32_t& bytes, std::uint32_t& length) {
     const std::uint32_t code = unit, last = code & 0x3F;

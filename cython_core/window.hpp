@@ -57,7 +57,7 @@ private:
             const unsigned i = trailing_zeros(leads);
             const Character character = long_character_at(at + i);
             add(character.classes, ones(character.length) << i);
-            if (character.classes & SPACE) long_spaces |= leads & (~leads + 1);
+            if (character.classes & SPACE) long_spaces |= lowest_one(leads);
         }
     }
 
