@@ -147,9 +147,9 @@ def write_shards(
             says what differs.
         CorpusError: the corpus is empty, or can't be read. Finished shards stay.
         ArtifactError: the folder's index can't be read.
-    Cost: some 100 to 200 MB of memory; the longest document's text besides where it can't be cut (the pre-tokenizer
-        is no preset, or an added token takes white space), and for rows some 30 bytes for each of its tokens.
-        One batch of 16 MB is encoded, on all cores, while the next is read and the last is written.
+    Cost: some 100 to 200 MB of memory; the longest document's text besides where it can't be cut (the
+        pre-tokenizer is no preset, or an added token takes white space), and for rows some 30 bytes for each
+        of its tokens. A batch of 16 MB is encoded while the next is read and the last written.
     Example:
         >>> import hf_scaffold as hs, tempfile
         >>> tokenizer = hs.train_tokenizer(["the cat sat"], 258, special_tokens=["</s>"], eos_token="</s>")
