@@ -806,18 +806,19 @@ def encode_to_arrays(
     Raises:
         NotNativeError: the general path must take the call.
     """
+    from hf_scaffold.tokenization_scaffold import strings_of
+
     session = session_of(tokenizer)
     template = session.template(1, add_special_tokens)
-    utf8 = utf8_of(texts)
+    utf8 = None if dropout else utf8_of(texts)  # what is dropped depends on the texts as strings
     if utf8 is not None:
-        if dropout:
-            raise NotNativeError("what is dropped depends on the texts as strings")
         flat, ends = encode_utf8(tokenizer, session, *utf8, split_special_tokens)
-    elif are_texts(texts):
-        chance = Dropout(dropout, seed) if dropout else None
-        flat, ends = encode_sequences(tokenizer, session, texts, split_special_tokens, chance)
     else:
-        raise NotNativeError("not all are texts")
+        strings = texts if are_texts(texts) else strings_of(texts)
+        if not are_texts(strings):
+            raise NotNativeError("not all are texts")
+        chance = Dropout(dropout, seed) if dropout else None
+        flat, ends = encode_sequences(tokenizer, session, strings, split_special_tokens, chance)
     if template.n_specials:
         return framed(flat, ends, np.array(template.before, np.int32), np.array(template.after, np.int32))
     return flat, ends
@@ -826,7 +827,7 @@ def encode_to_arrays(
 def utf8_of(texts: Any) -> tuple[Any, Ends] | None:
     """Bytes, or a column of strings, as encode_utf8 takes them; None if they are neither."""
     if not hasattr(texts, "to_pylist"):
-        if {*map(type, texts)} != {bytes}:
+        if not texts or not isinstance(texts[0], bytes) or {*map(type, texts)} != {bytes}:
             return None
         return b"".join(texts), np.cumsum([0, *map(len, texts)], dtype=np.int64)
     import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types

@@ -405,23 +405,15 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
             "seed": seed,
         }
         given: Any = texts if hasattr(texts, "to_pylist") else list(texts)
-        arrays = self._native_arrays(given, options)
-        if arrays is None:
-            given = strings_of(given)
-            arrays = self._native_arrays(given, options)
-        if arrays is None:
-            rows = self(given, return_attention_mask=False, **options)["input_ids"] if given else []
-            offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-            arrays = np.fromiter(chain.from_iterable(rows), np.int32, offsets[-1]), offsets
-        return arrays
-
-    def _native_arrays(self, texts: Any, options: dict[str, Any]) -> tuple[Any, Any] | None:
         native = native_encoder() if self.native else None
         if native is not None:
             with contextlib.suppress(native.NotNativeError):
-                arrays: tuple[Any, Any] = native.encode_to_arrays(self, texts, **options)
+                arrays: tuple[Any, Any] = native.encode_to_arrays(self, given, **options)
                 return arrays
-        return None
+        strings = strings_of(given)
+        rows = self(strings, return_attention_mask=False, **options)["input_ids"] if strings else []
+        offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        return np.fromiter(chain.from_iterable(rows), np.int32, offsets[-1]), offsets
 
     def encode_to_arrow(
         self,
