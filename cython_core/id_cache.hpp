@@ -194,14 +194,16 @@ private:
     void add_copy(const Slot& slot) {
         const std::uint64_t high = slot.high.load(std::memory_order_acquire);
         if (high <= BUSY) return;
-        const token_id_t* block = slot.block();
-        const byte_t* bytes = block ? reinterpret_cast<const byte_t*>(block + 1 + block[0]) : nullptr;
-        token_id_t inlined[SPARE];
-        token_id_t* end = inlined;
-        if (!block) slot.copy_ids(end);
-        const token_id_t* ids = block ? block + 1 : inlined;
-        const std::size_t n = static_cast<std::size_t>(block ? block[0] : end - inlined);
-        add(bytes, length_of(high), with_home(slot.low, high), ids, n);
+        const Key key = with_home(slot.low, high);
+        if (const token_id_t* block = slot.block()) {
+            const byte_t* bytes = reinterpret_cast<const byte_t*>(block + 1 + block[0]);
+            add(bytes, length_of(high), key, block + 1, static_cast<std::size_t>(block[0]));
+        } else {
+            token_id_t ids[SPARE];
+            token_id_t* end = ids;
+            slot.copy_inline_ids(end);
+            add(nullptr, length_of(high), key, ids, static_cast<std::size_t>(end - ids));
+        }
     }
 
     std::size_t n_slots_;  // a power of two

@@ -64,4 +64,24 @@ LargeArray<T> make_large_array(std::size_t n) {
     return LargeArray<T>(static_cast<T*>(array));
 }
 
+// Room for one use after another, which grows as they need.
+template <class T>
+class Scratch {
+public:
+    // What was there before is lost.
+    T* room_for(std::size_t n) {
+        if (size_ < n) {
+            array_ = make_large_array<T>(n);
+            size_ = n;
+        }
+        return array_.get();
+    }
+
+    T* get() const { return array_.get(); }
+
+private:
+    LargeArray<T> array_;
+    std::size_t size_ = 0;
+};
+
 }  // namespace hf_scaffold

@@ -144,7 +144,7 @@ struct Neighbour {
     bool is(classes_t wanted) const { return classes & wanted; }
 };
 
-#ifdef HF_SCAFFOLD_WINDOWS
+#ifdef HF_SCAFFOLD_SSE2
 
 // What rules that look at windows have in common. A window holds STEP bytes that the rules decide on, BEFORE bytes
 // before them and one behind. Masks have a bit for each byte of the window.
@@ -183,12 +183,12 @@ protected:
 
     static std::uint64_t first_of(std::uint64_t mask) { return mask & ~(mask << 1); }
 
-    // The first bytes of the spaces that other text follows: a character with no bit of `classes`, which are what
-    // `not_before` is, too. Of `spaces`, all or those that are ASCII.
+    // The first bytes of those `spaces` that other text follows: nothing of `not_before`, a mask of the characters that
+    // have one of `classes`.
     std::uint64_t last_spaces(
         const Window& window, std::uint64_t spaces, std::uint64_t not_before, classes_t classes, std::uint64_t text,
         const byte_t* at) const {
-        std::uint64_t last = spaces & ~window.tails & ~window.long_spaces & ~(not_before >> 1) & text >> 1;
+        std::uint64_t last = spaces & ~window.tails & ~(not_before >> 1) & text >> 1;
         for (std::uint64_t rest = window.long_spaces & ALL << BEFORE; rest != 0; rest &= rest - 1) {
             const byte_t* space = at + trailing_zeros(rest) - BEFORE;
             const byte_t* after = space + character_at(space).length;
@@ -351,7 +351,7 @@ struct Gpt2Rules {
         return skip(at + first.length, end, kind | STOP, kind);
     }
 
-#ifdef HF_SCAFFOLD_WINDOWS
+#ifdef HF_SCAFFOLD_SSE2
     using Starts = Gpt2Starts<split_digits>;
 #endif
 
@@ -378,7 +378,7 @@ struct Llama3Rules {
         return white_space_by_lines(at, end);
     }
 
-#ifdef HF_SCAFFOLD_WINDOWS
+#ifdef HF_SCAFFOLD_SSE2
     using Starts = Llama3Starts;
 #endif
 

@@ -59,12 +59,7 @@ public:
             end_ = begin_ + text.length;
             return text.width != MAYBE_UTF8 || is_valid_utf8(begin_, end_);
         }
-        const std::size_t room = most_bytes(text) + AT_ONCE;
-        if (room_ < room) {
-            copy_ = make_large_array<byte_t>(room);
-            room_ = room;
-        }
-        begin_ = copy_.get();
+        begin_ = copy_.room_for(most_bytes(text) + AT_ONCE);
         end_ = text.width == 1   ? convert<std::uint8_t>(text)
                : text.width == 2 ? convert<std::uint16_t>(text)
                                  : convert<std::uint32_t>(text);
@@ -86,8 +81,7 @@ private:
         return to_utf8(at, at + text.length, copy_.get());
     }
 
-    LargeArray<byte_t> copy_;
-    std::size_t room_ = 0;
+    Scratch<byte_t> copy_;
     const byte_t* begin_ = nullptr;
     const byte_t* end_ = nullptr;
 };
@@ -129,7 +123,8 @@ public:
     // Encodes until all is done, or until the cache is full: then call it again with another one.
     bool run(IdCache& cache) {
         if (tasks_.empty()) plan();
-        run_on_threads(std::min(n_threads_, tasks_.size() - std::min(tasks_.size(), next_.load())), [&] {
+        const std::size_t left = tasks_.size() - std::min(tasks_.size(), next_.load());
+        run_on_threads(std::min(n_threads_, left), [&] {
             Worker worker(*this, cache);
             while (!cache.is_full()) {
                 const std::size_t i = next_.fetch_add(1);
@@ -140,7 +135,8 @@ public:
         return next_.load() >= tasks_.size();
     }
 
-    // What came of a text: OK; NOT_TEXT where there is no UTF-8 of it; UNSURE where `tokenizers` must find the added tokens.
+    // What came of a text: OK; NOT_TEXT where there is no UTF-8 of it; UNSURE where `tokenizers` must find the added
+    // tokens.
     enum Status : std::uint8_t { OK, NOT_TEXT, UNSURE };
     Status status(std::size_t text) const { return status_[text]; }
 
@@ -351,12 +347,7 @@ private:
 
         // Begins with no ids, and room for those of so many bytes: no more ids than bytes.
         void start(std::size_t n_bytes) {
-            const std::size_t room = n_bytes + IdCache::SPARE;
-            if (room_ < room) {
-                out_ = make_large_array<token_id_t>(room);
-                room_ = room;
-            }
-            next_ = out_.get();
+            next_ = out_.room_for(n_bytes + IdCache::SPARE);
         }
 
         Batch& batch_;
@@ -367,8 +358,7 @@ private:
         SlowPrefetch next_text_;
         std::vector<Stretch> stretches_;
         std::array<IdCache::Key, AT_MOST_SOME> keys_;
-        LargeArray<token_id_t> out_;
-        std::size_t room_ = 0;
+        Scratch<token_id_t> out_;
         token_id_t* next_ = nullptr;  // behind the ids of the task
     };
 

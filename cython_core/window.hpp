@@ -8,7 +8,6 @@
 #include "utf8.hpp"
 
 #ifdef HF_SCAFFOLD_SSE2
-#define HF_SCAFFOLD_WINDOWS 1
 
 namespace hf_scaffold {
 
@@ -19,8 +18,8 @@ struct Window {
 
     std::uint64_t letters = 0, numbers = 0, digits = 0, spaces = 0;
     std::uint64_t blanks = 0, newlines = 0, quotes = 0;  // ' ', [\r\n] and '\''
-    std::uint64_t long_spaces = 0;         // the first bytes of spaces that are not ASCII
-    std::uint64_t tails = 0;               // the bytes of characters behind their first
+    std::uint64_t long_spaces = 0;  // the first bytes of spaces that are not ASCII
+    std::uint64_t tails = 0;        // the bytes of characters behind their first
 
     // Of the 64 bytes at `bytes`: those at `at`, or a copy that has ASCII in place of what is no text there. The
     // characters that are only in part inside must be whole at `at`.
