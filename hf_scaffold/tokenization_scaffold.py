@@ -283,12 +283,12 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     def _state_of(self, public: Tokenizer) -> tuple[Any, ...]:
         """What tells the public backend from what it was before, or from another one.
 
-        Comparing all added tokens takes a microsecond for each. Their number will do while only `add_tokens`,
-        which counts its calls, can have changed them.
+        Comparing all added tokens takes a microsecond or two for each. Their number will do while only
+        `add_tokens`, which counts its calls, can have changed them.
         """
         parts = map(part_state, (public.normalizer, public.pre_tokenizer, public.post_processor))
         if public is not self._public:
-            return (repr(public.get_added_tokens_decoder()), *parts)
+            return (AddedTokens.of(public).state, *parts)
         if "backend is known" not in self.cache:
             return (self.cache.get("additions", 0), public.get_vocab_size(), *parts)
         model = model_state(public)
@@ -297,7 +297,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
             self._checked_model = model
             for name in DERIVED_FROM_MODEL:
                 self.cache.pop(name, None)
-        return (model, repr(public.get_added_tokens_decoder()), *parts)
+        return (model, AddedTokens.of(public).state, *parts)
 
     def _add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
         added = super()._add_tokens(new_tokens, special_tokens=special_tokens)
@@ -700,18 +700,24 @@ class AddedTokens(NamedTuple):
     """The added tokens of a backend at one moment."""
 
     by_id: dict[int, AddedToken]
-    # What decoding can skip: a token added as a special one stays it, though added again as a common one.
-    special: set[str]
+    # A token added as a special one stays it, though added again as a common one. Only decoding tells, as it
+    # skips it then; where the normalizer changes a token's text, not even that.
+    special: frozenset[str]
 
     @classmethod
     def of(cls, public: Tokenizer) -> "AddedTokens":
         by_id = public.get_added_tokens_decoder()
-        special = {
+        special = (
             token.content
             for i, token in by_id.items()
-            if token.special or public.decode([i], skip_special_tokens=True) != public.decode([i], False)
-        }
-        return cls(by_id, special)
+            if token.special or (not public.decode([i]) and public.decode([i], skip_special_tokens=False))
+        )
+        return cls(by_id, frozenset(special))
+
+    @property
+    def state(self) -> tuple[str, frozenset[str]]:
+        """Hashable, and another one where anything differs."""
+        return repr(self.by_id), self.special
 
 
 def with_model(model: Any, public: Tokenizer, added: AddedTokens) -> Tokenizer:
