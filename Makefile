@@ -7,6 +7,7 @@
 # make notebooks  run the notebooks and store what they show
 # make lint   ruff and mypy
 # make test-lowest  the tokenizer's tests on the lowest transformers and tokenizers there is support for
+# make explore  the tests of properties, on new random examples every time
 # make fuzz   the native encoder beside the backend's on random texts and calls (SECONDS=60 SEED=0.0)
 # make debug-test  the suite on a build with bounds checks and sanitizers
 # make debug-fuzz  fuzz on that build
@@ -16,7 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-all test-lowest setup bench bench-encode notebooks lint fuzz debug-test debug-fuzz clean
+.PHONY: demo test test-all test-lowest setup bench bench-encode notebooks lint explore fuzz debug-test debug-fuzz clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
@@ -61,6 +62,9 @@ test-lowest: $(VENV)-lowest/installed
 	--deselect tests/test_interface.py::test_no_name_is_only_asked_what_stock_refuses \
 	--deselect 'tests/test_hub.py::test_private_repository[absent]' \
 	--deselect 'tests/test_hub.py::test_save_and_push[absent]'
+
+explore: $(VENV)/test-extras
+	$(BIN)/pytest -q -n auto -m hypothesis --hypothesis-profile=explore
 
 SECONDS := 60
 SEED := 0.0

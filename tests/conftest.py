@@ -4,6 +4,12 @@ from importlib.util import find_spec
 from shutil import which
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run, so that a change is refused for what it does; `make explore` draws new ones.
+settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("explore", derandomize=False)
+settings.load_profile("repeatable")
 
 MISSING = [name for name in ("torch", "accelerate") if find_spec(name) is None]
 BROWSER = next(filter(None, map(which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
