@@ -148,21 +148,24 @@ struct Neighbour {
 
 // What rules that look at windows have in common. A window holds STEP bytes that the rules decide on, BEFORE bytes
 // before them and one behind. Masks have a bit for each byte of the window.
-template <unsigned n_before, bool any_case>
+template <unsigned n_before>
 class WindowRules {
 public:
-    static constexpr unsigned BEFORE = n_before, STEP = Window::SIZE - BEFORE - 1;
+    static constexpr unsigned BEFORE = n_before, STEP = 63 - BEFORE;
+
+    // Whether there may be more starts behind the last one that next() gave, which only Rules::next() can tell.
+    bool are_cut_short() const { return false; }
 
 protected:
     static constexpr std::uint64_t ALL = ~std::uint64_t{0};
-    static constexpr std::uint64_t DECIDED = ALL >> (Window::SIZE - STEP) << BEFORE;
+    static constexpr std::uint64_t DECIDED = ALL >> (64 - STEP) << BEFORE;
     static constexpr std::uint64_t FIRST = std::uint64_t{1} << BEFORE, LAST = FIRST << (STEP - 1);  // of these
 
     WindowRules(const byte_t* begin, const byte_t* end) : begin_(begin), end_(end), stop_(begin) {}
 
     // Calls find(window, text) for the window whose FIRST is the byte at `at`, and turns the places it gives into what
     // next() returns: a bit for each of the STEP bytes from `at` on. The window is zero where there is no text.
-    template <class Find>
+    template <class Window, class Find>
     std::uint64_t starts(const byte_t* at, Find find) {
         const std::size_t before = static_cast<std::size_t>(at - begin_), left = static_cast<std::size_t>(end_ - at);
         const byte_t* bytes = at - BEFORE;
@@ -176,15 +179,14 @@ protected:
             text = ALL << from & ALL >> (Window::SIZE - to);
             bytes = copy;
         }
-        const Window window(bytes, at - BEFORE);
-        const std::uint64_t found = (find(window, text) & DECIDED) >> BEFORE;
-        return with_contractions(found, window.quotes >> BEFORE, at) & text >> BEFORE;
+        return (find(Window(bytes, at - BEFORE), text) & text & DECIDED) >> BEFORE;
     }
 
     static std::uint64_t first_of(std::uint64_t mask) { return mask & ~(mask << 1); }
 
     // The first bytes of those `spaces` that other text follows: nothing of `not_before`, a mask of the characters that
     // have one of `classes`.
+    template <class Window>
     std::uint64_t last_spaces(
         const Window& window, std::uint64_t spaces, std::uint64_t not_before, classes_t classes, std::uint64_t text,
         const byte_t* at) const {
@@ -197,30 +199,40 @@ protected:
         return last;
     }
 
-    const byte_t* begin_;
-    const byte_t* end_;
-
-private:
-    // The starts, a bit for each byte from `at` on, with a pre-token wherever a contraction leads.
+    // The starts with what contractions change, given the quotes that may begin one. Each begins a pre-token that ends
+    // with it, where a pre-token starts at its quote; or, if they are `attached`, it belongs to the one before.
+    template <bool any_case, bool attached>
     std::uint64_t with_contractions(std::uint64_t starts, std::uint64_t quotes, const byte_t* at) {
-        if (stop_ >= at) starts = stop_at(starts, 0, static_cast<unsigned>(stop_ - at));
-        std::uint64_t left = quotes & starts;
-        while (left != 0) {
+        std::uint64_t left = quotes & DECIDED;
+        stops_ = 0;
+        if (stop_ >= at) left &= ALL << stop_at(starts, 0, static_cast<unsigned>(stop_ - at) + BEFORE) << attached;
+        for (;;) {
+            if (!attached) left &= starts;
+            if (left == 0) return starts;
             const unsigned i = trailing_zeros(left);
             left &= left - 1;
-            const unsigned length = static_cast<unsigned>(contraction_length<any_case>(at + i, end_));
+            const byte_t* quote = at + i - BEFORE;
+            const unsigned length = static_cast<unsigned>(contraction_length<any_case>(quote, end_));
             if (length == 0) continue;
-            stop_ = at + i + length;
-            if (i + length >= STEP) return starts & ALL >> (63 - i);
-            starts = stop_at(starts, i + 1, i + length);
-            left = quotes & starts & ALL << (i + length);
+            stop_ = quote + length;
+            const unsigned first = attached ? i : i + 1;
+            if (i + length >= BEFORE + STEP) return starts & ~(ALL << first);
+            // A quote right behind a contraction is the next one's, but no word stands before it to be attached to.
+            left = quotes & DECIDED & ALL << stop_at(starts, first, i + length) << attached;
         }
-        return starts;
     }
 
-    // With none from bit `from` to bit `stop`, and one there.
-    static std::uint64_t stop_at(std::uint64_t starts, unsigned from, unsigned stop) {
-        return (starts & ~(ALL << from)) | (starts & ALL << stop) | std::uint64_t{1} << stop;
+    const byte_t* begin_;
+    const byte_t* end_;
+    std::uint64_t stops_ = 0;  // where contractions end in this window
+
+private:
+    // Leaves none of the starts from bit `from` to bit `stop`, and one there; returns `stop`.
+    unsigned stop_at(std::uint64_t& starts, unsigned from, unsigned stop) {
+        const std::uint64_t at_stop = std::uint64_t{1} << stop;
+        starts = (starts & ~(ALL << from)) | (starts & ALL << stop) | at_stop;
+        stops_ |= at_stop;
+        return stop;
     }
 
     const byte_t* stop_;  // of the last contraction
@@ -232,48 +244,48 @@ private:
 // its last character, which stays behind (and leads the next run, if it is a blank), but not in front of a digit
 // that is split off: there the text ends, for the pattern.
 template <bool split_digits>
-class Gpt2Starts : public WindowRules<1, false> {
+class Gpt2Starts : public WindowRules<1> {
 public:
     Gpt2Starts(const byte_t* begin, const byte_t* end) : WindowRules(begin, end) {}
 
     // A bit for each of the STEP bytes at `at`, or of those up to the end. To be asked from the beginning on.
     std::uint64_t next(const byte_t* at) {
-        return starts(at, [&](const Window& w, std::uint64_t text) {
+        return starts<Window<false>>(at, [&](const Window<false>& w, std::uint64_t text) {
             constexpr classes_t STOP = split_digits ? DIGIT : 0;
             const std::uint64_t split = split_digits ? w.digits : 0;
             const std::uint64_t others = text & ~(w.letters | w.numbers | w.spaces | split);
             const std::uint64_t runs = first_of(w.letters & ~split) | first_of(w.numbers & ~split) | first_of(others);
-            return (split & ~w.tails) | first_of(w.spaces) | (runs & ~(w.blanks << 1)) |
-                   last_spaces(w, w.spaces, w.spaces | split, SPACE | STOP, text, at);
+            const std::uint64_t found = (split & ~w.tails) | first_of(w.spaces) | (runs & ~(w.blanks << 1)) |
+                                        last_spaces(w, w.spaces, w.spaces | split, SPACE | STOP, text, at);
+            return with_contractions<false, false>(found, w.quotes, at);
         });
     }
 };
 
-// Where Llama 3's pre-tokens start.
+// Where the pre-tokens of rules start that look at lines, their contractions aside.
 //
 // Runs of letters, of others and of white space do, and every third number of a run; except that
 // - a space that is no line break, and an other that is alone and has no blank before it, lead the letters they
 //   precede; a blank leads the others it precedes;
-// - the line breaks behind others belong to these.
+// - the line breaks behind others belong to these, and so do the slashes of the window among them.
 // White space is cut behind its last line break, and in front of its last character if that is none.
-class Llama3Starts : public WindowRules<5, true> {  // a character before, and the last byte of one before that
-public:
-    Llama3Starts(const byte_t* begin, const byte_t* end) : WindowRules(begin, end) {}
+class LineRules : public WindowRules<5> {  // a character before, and the last byte of one before that
+protected:
+    LineRules(const byte_t* begin, const byte_t* end) : WindowRules(begin, end) {}
 
-    std::uint64_t next(const byte_t* at) {
-        return starts(at, [&](const Window& w, std::uint64_t text) {
-            const std::uint64_t others = text & ~(w.letters | w.numbers | w.spaces);
-            const std::uint64_t blanks = w.spaces & ~w.newlines;  // here in any form
-            const std::uint64_t first_others = first_of(others) & ~(w.blanks << 1);
-            const std::uint64_t swallowed = swallow(w.newlines, others);
-            const std::uint64_t behind_swallowed = swallowed << 1 | (swallowed_before_ ? FIRST : 0);
-            swallowed_before_ = swallowed & LAST;
-            const std::uint64_t line_starts = first_of(blanks) & w.newlines << 1 & ~behind_swallowed;
-            return (first_of(w.letters) & ~(blanks << 1) & ~behind(first_others, w.tails)) | first_others |
-                   numbers(w.numbers, w.tails) | (first_of(w.spaces) & ~swallowed) |
-                   (first_of(blanks) & behind_swallowed) | behind_last_newline(line_starts, blanks, w.newlines, at) |
-                   last_spaces(w, blanks, w.spaces, SPACE, text, at);
-        });
+    template <class Window>
+    std::uint64_t line_starts(const Window& w, std::uint64_t text, const byte_t* at) {
+        const std::uint64_t blanks = w.spaces & ~w.newlines;  // here in any form
+        const std::uint64_t rest = text & ~(w.letters | w.numbers | w.spaces);
+        const std::uint64_t swallowed = swallow(w.newlines, w.slashes, rest), behind_swallowed = swallowed << 1;
+        swallowed_before_ = swallowed >> STEP & (FIRST - 1);
+        const std::uint64_t first_others = first_of(rest & ~swallowed) & ~(w.blanks << 1);
+        const std::uint64_t first_blanks = first_of(blanks);
+        const std::uint64_t behind_newlines = first_blanks & w.newlines << 1 & ~behind_swallowed;
+        return (first_of(w.letters) & ~(blanks << 1) & ~behind(first_others, w.tails)) | first_others |
+               numbers(w.numbers, w.tails) | (first_of(w.spaces) & ~swallowed) | (first_blanks & behind_swallowed) |
+               behind_last_newline(behind_newlines, blanks, w.newlines, at) |
+               last_spaces(w, blanks, w.spaces, SPACE, text, at);
     }
 
 private:
@@ -283,10 +295,16 @@ private:
         return (next | (tails + (next & tails))) & ~tails;  // the sum carries through a character's tail
     }
 
-    // The line breaks that follow others.
-    std::uint64_t swallow(std::uint64_t newlines, std::uint64_t others) const {
-        const std::uint64_t first = newlines & (others << 1 | (swallowed_before_ ? FIRST : 0)) & ALL << BEFORE;
-        return newlines & ~(newlines + first) & ALL << BEFORE;  // the sum carries through a run
+    // The line breaks that follow others, with slashes among them.
+    std::uint64_t swallow(std::uint64_t newlines, std::uint64_t slashes, std::uint64_t others) const {
+        const std::uint64_t before = swallowed_before_;
+        const std::uint64_t first = newlines & (others | before) << 1 & ALL << BEFORE;
+        std::uint64_t found = newlines & ~(newlines + first) & ALL << BEFORE;  // the sum carries through a run
+        for (;;) {  // without slashes there is no more
+            const std::uint64_t more = (newlines | slashes) & (found | before) << 1 & ~found & ALL << BEFORE;
+            if (more == 0) return found | before;
+            found |= more;
+        }
     }
 
     // Every third number of a run.
@@ -322,8 +340,47 @@ private:
         return found;
     }
 
-    bool swallowed_before_ = false;
-    std::size_t n_numbers_ = 0;  // in the run that the last window ended in
+    std::uint64_t swallowed_before_ = 0;  // of the bytes before the window's first
+    std::size_t n_numbers_ = 0;           // in the run that the last window ended in
+};
+
+// Where Llama 3's pre-tokens start.
+class Llama3Starts : public LineRules {
+public:
+    Llama3Starts(const byte_t* begin, const byte_t* end) : LineRules(begin, end) {}
+
+    std::uint64_t next(const byte_t* at) {
+        return starts<Window<false>>(at, [&](const Window<false>& w, std::uint64_t text) {
+            return with_contractions<true, false>(line_starts(w, text, at), w.quotes, at);
+        });
+    }
+};
+
+// Where GPT-4o's pre-tokens start.
+//
+// A word ends where lower case turns to upper, and takes a contraction with it. Letters that are both, and marks, go on
+// with any word. But where upper case follows them, the end of the run decides; and a mark that follows no word may
+// begin one, or be among others.
+class Gpt4oStarts : public LineRules {
+public:
+    Gpt4oStarts(const byte_t* begin, const byte_t* end) : LineRules(begin, end) {}
+
+    std::uint64_t next(const byte_t* at) {
+        return starts<Window<true>>(at, [&](const Window<true>& w, std::uint64_t text) {
+            const std::uint64_t upper = w.upper & ~w.lower & ~w.tails, lower = w.lower & ~w.upper;
+            const std::uint64_t words = line_starts(w, text, at) | (upper & lower << 1);
+            const std::uint64_t found = with_contractions<true, true>(words, w.quotes & w.letters << 1, at);
+            const std::uint64_t no_word = ~(w.letters << 1) | stops_;
+            const std::uint64_t unclear = (upper & (w.upper & w.lower) << 1) | (w.marks & ~w.tails & no_word);
+            are_cut_short_ = unclear & DECIDED;
+            return are_cut_short_ ? found & (lowest_one(unclear & DECIDED) - 1) : found;
+        });
+    }
+
+    bool are_cut_short() const { return are_cut_short_; }
+
+private:
+    bool are_cut_short_ = false;
 };
 
 #endif
@@ -405,6 +462,10 @@ struct Gpt4oRules {
         return white_space_by_lines(at, end);
     }
 
+#ifdef HF_SCAFFOLD_SSE2
+    using Starts = Gpt4oStarts;
+#endif
+
     static bool separates(Neighbour a, Neighbour b) {
         if (a.is(NEWLINE)) return !b.is(SPACE) && b.lead != '/';
         if (a.is(SPACE) || a.kind() == b.kind()) return false;
@@ -480,12 +541,19 @@ void scan_some(Rules rules, const byte_t* at, const byte_t* end, Sink&& sink) {
         last = bounds;
     };
     if constexpr (HAS_STARTS<Rules>) {
-        typename Rules::Starts starts(at, end);
+        using Starts = typename Rules::Starts;
+        Starts starts(at, end);
         const byte_t** next = bounds;
-        for (;;) {
+        while (at != end) {
             next = put_places(starts.next(at), at, next);
-            if (static_cast<std::size_t>(end - at) <= starts.STEP) break;
-            at += starts.STEP;
+            const byte_t* const stop = at + std::min<std::ptrdiff_t>(end - at, Starts::STEP);
+            if (starts.are_cut_short()) {  // rule by rule from the last one, then anew
+                if (next != bounds) at = *--next;
+                for (; at < stop; at = rules.next(at, end)) *next++ = at;
+                starts = Starts(at, end);
+            } else {
+                at = stop;
+            }
             if (next - bounds > static_cast<std::ptrdiff_t>(SOME)) {
                 last = next - 1;
                 flush();

@@ -12,7 +12,8 @@
 namespace hf_scaffold {
 
 // In every mask a bit for each of 64 bytes. All bytes of a character have its bit in letters, numbers, digits and
-// spaces.
+// spaces, and in upper and lower.
+template <bool has_cases>
 struct Window {
     static constexpr unsigned SIZE = 64;
 
@@ -20,6 +21,8 @@ struct Window {
     std::uint64_t blanks = 0, newlines = 0, quotes = 0;  // ' ', [\r\n] and '\''
     std::uint64_t long_spaces = 0;  // the first bytes of spaces that are not ASCII
     std::uint64_t tails = 0;        // the bytes of characters behind their first
+    // Only if it has cases. Then `letters` are all of upper or lower: marks, too, which are both.
+    std::uint64_t upper = 0, lower = 0, marks = 0, slashes = 0;
 
     // Of the 64 bytes at `bytes`: those at `at`, or a copy that has ASCII in place of what is no text there. The
     // characters that are only in part inside must be whole at `at`.
@@ -28,7 +31,13 @@ struct Window {
         for (unsigned i = 0; i < SIZE; i += 16) {
             const __m128i some = load(bytes + i);
             const __m128i blank = _mm_cmpeq_epi8(some, _mm_set1_epi8(' '));
-            letters |= bits(in_range(_mm_or_si128(some, _mm_set1_epi8(0x20)), 'a', 26)) << i;
+            if constexpr (has_cases) {
+                upper |= bits(in_range(some, 'A', 26)) << i;
+                lower |= bits(in_range(some, 'a', 26)) << i;
+                slashes |= bits(_mm_cmpeq_epi8(some, _mm_set1_epi8('/'))) << i;
+            } else {
+                letters |= bits(in_range(_mm_or_si128(some, _mm_set1_epi8(0x20)), 'a', 26)) << i;
+            }
             numbers |= bits(in_range(some, '0', 10)) << i;
             spaces |= bits(_mm_or_si128(blank, in_range(some, '\t', 5))) << i;
             blanks |= bits(blank) << i;
@@ -39,6 +48,7 @@ struct Window {
         }
         digits = numbers;
         if (beyond != 0) add_long_characters(bytes, at, beyond);
+        if (has_cases) letters = upper | lower;
     }
 
 private:
@@ -61,7 +71,13 @@ private:
     }
 
     void add(classes_t classes, std::uint64_t places) {
-        letters |= all_if(classes & LETTER) & places;
+        if constexpr (has_cases) {
+            upper |= all_if(classes & UPPER) & places;
+            lower |= all_if(classes & LOWER) & places;
+            marks |= all_if((classes & OTHER) && (classes & UPPER)) & places;
+        } else {
+            letters |= all_if(classes & LETTER) & places;
+        }
         numbers |= all_if(classes & NUMBER) & places;
         digits |= all_if(classes & DIGIT) & places;
         spaces |= all_if(classes & SPACE) & places;

@@ -117,10 +117,13 @@ def test_scanner_equals_pipeline_on_long_texts_of_few_characters(preset):
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize(
-    "tail", ["", " ", "  ", "\n", "\u3000", "\u00a0 ", "'", "'s", "1", " 1", "é", "字", "😀"]
+    "tail",
+    ["", " ", "  ", "\n", "\u3000", "\u00a0 ", "'", "'s", "1", " 1", "é", "字", "😀", "A", "\u0301", "/"],
 )
 def test_scanner_equals_pipeline_wherever_the_text_ends(preset, tail):
-    text = "It isn't 'so', we'd say:\u3000« ça va ? »  日本語 \n\n1234 😀 they'll 've ½'s" * 3
+    text = (
+        "It isn't 'so', we'd say:\u3000« ça va ? »  日本語 \n\n1234 😀 they'll've ½'s //\n/ 字ABC!\u0301" * 3
+    )
     pretokenizer = get_pretokenizer(preset)
     for n in range(len(text)):
         cut = text[:n] + tail
@@ -144,7 +147,9 @@ def test_offsets_of_nothing(preset):
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("run", ["a", "A", "あ", "\u0301", " ", "\n", "!", "/", "7", "'", "Aあ"])
+@pytest.mark.parametrize(
+    "run", ["a", "A", "あ", "\u0301", " ", "\n", "!", "/", "7", "'", "Aあ", "あA", "!\u0301", "\n/", "a's"]
+)
 def test_long_runs_take_linear_time(preset, run):
     text = (run * 500_000).encode()
     offsets = pretoken_offsets(text, preset)
