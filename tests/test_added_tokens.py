@@ -4,13 +4,14 @@ import copy
 import pickle
 
 import pytest
+import tokenizers
 import toys
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast, release
 
 fuzz = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -109,6 +110,15 @@ texts = st.lists(
 ).map("".join)
 
 
+def flags_are_told(made):
+    """Before tokenizers 0.23 a token added again is found by its old flags, too, and nothing tells them."""
+    tokens = [*toys.SPECIAL_TOKENS]
+    for _, added in made:
+        for one in added.values() if isinstance(added, dict) else [added]:
+            tokens += map(str, one if isinstance(one, list) else [one])
+    return release(tokenizers.__version__) >= (0, 23) or len({*tokens}) == len(tokens)
+
+
 def grow(tokenizer, step):
     kind, tokens = step
     if kind == "add_tokens":
@@ -158,6 +168,7 @@ def everything(tokenizer, text):
     st.sampled_from(list(toys.NORMALIZERS)),
 )
 def test_growing_is_stock(native, made, drawn, normalizer):
+    assume(flags_are_told(made))
     result = toys.trained(scaffold=False)
     ours = toys.tokenizer(result, normalizer=normalizer, native=native)
     stock = toys.tokenizer(result, PreTrainedTokenizerFast, normalizer=normalizer)
@@ -174,6 +185,7 @@ def test_growing_is_stock(native, made, drawn, normalizer):
 @fuzz
 @given(st.booleans(), st.lists(steps, max_size=4), texts, st.sampled_from(toys.SIZES))
 def test_between_added_tokens_text_is_encoded_exactly(native, made, text, size):
+    assume(flags_are_told(made))
     result = toys.trained(size)
     ours = toys.tokenizer(native=native, result=result)
     only_added = Tokenizer(models.WordLevel({"text": 0}, unk_token="text"))
