@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -43,10 +43,15 @@ SENTENCES, SENTENCE_REPEATS = 200, 50  # so many calls are timed together, so of
 
 
 def prepare(
-    text: str, folder: str, vocab_size: int, corpora: Mapping[str, Sequence[float]], threads: int
+    text: str,
+    folder: str,
+    vocab_size: int,
+    pretokenizer: str,
+    corpora: Mapping[str, Sequence[float]],
+    threads: int,
 ) -> Run:
     """Train the tokenizers, and write the text as JSON Lines: path to size in bytes and limit in MB."""
-    write_tokenizers(Path(text), vocab_size, Path(folder))
+    write_tokenizers(Path(text), vocab_size, pretokenizer, Path(folder))
     for path, (document_size, limit_mb) in corpora.items():
         with open(path, "w", encoding="utf-8") as stream:
             for document in cut(Path(text), int(document_size), limit_mb):
@@ -193,6 +198,9 @@ def plan(
 def main(
     text: Annotated[list[str] | None, typer.Argument(help="Files, or hub:dataset:config.")] = None,
     vocab_size: int = 32_000,
+    pretokenizer: Annotated[
+        Literal["gpt2", "llama3", "gpt4o"], typer.Option(help="A preset that all peers have.")
+    ] = "gpt2",
     documents: Annotated[str, typer.Option(help="Bytes of a document.")] = "4000,100,1000000",
     threads: Annotated[
         str, typer.Option(help="All with the first size of documents, else the most.")
@@ -240,9 +248,9 @@ def main(
                 show(f"{peer} is not installed and left out\n")
         corpora = {each.corpus(folder): (each.document_size, each.limit_mb) for each in measurements}
         spec = {"text": str(source), "folder": folder, "vocab_size": vocab_size, "corpora": corpora}
-        measure(__file__, {**spec, "threads": max(counts)})
+        measure(__file__, {**spec, "pretokenizer": pretokenizer, "threads": max(counts)})
         packages = ", ".join(f"{name} {version}" for name, version in versions(present).items())
-        show(f"{vocab_size:,} tokens; {environment()}, {packages}\n")
+        show(f"{vocab_size:,} tokens, preset `{pretokenizer}`; {environment()}, {packages}\n")
         runs: list[Run] = []
         for each in measurements:
             able = {peer: n for peer, n in turns.items() if each.task in ENCODERS[peer].tasks}

@@ -23,19 +23,20 @@ Texts = list[str]
 Rows = tuple[Any, Any]  # ids of all texts one after another, and len(texts) + 1 offsets
 
 
-def write_tokenizers(text: Path, vocab_size: int, folder: Path) -> None:
+def write_tokenizers(text: Path, vocab_size: int, pretokenizer: str, folder: Path) -> None:
     """Train on a text both tokenizers that the encoders load."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from tokenizers import Tokenizer, decoders, models
     from transformers import PreTrainedTokenizerFast
 
     import hf_scaffold as hs
 
-    counts = hs.count(text, pretokenizer="gpt2")
+    counts = hs.count(text, pretokenizer=pretokenizer)
     for name in (SCAFFOLD, PLAIN):
         bpe = hs.train(counts, vocab_size, special_tokens=[SPECIAL], scaffold=name == SCAFFOLD)
-        bpe.to_tokenizer(eos_token=SPECIAL).save_pretrained(folder / name)
+        tokenizer = bpe.to_tokenizer(eos_token=SPECIAL)
+        tokenizer.save_pretrained(folder / name)
     plain = Tokenizer(models.BPE(bpe.vocab, bpe.merges))
-    plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    plain.pre_tokenizer = tokenizer.backend_tokenizer.pre_tokenizer
     plain.decoder = decoders.ByteLevel()
     plain.add_special_tokens([SPECIAL])
     PreTrainedTokenizerFast(tokenizer_object=plain, eos_token=SPECIAL).save_pretrained(folder / STOCK)
@@ -221,10 +222,13 @@ def tiktoken(setting: Setting) -> Encoder:
 
     from hf_scaffold.byte_level import symbols_to_bytes
 
-    vocab = json.loads(Path(setting.stock_file).read_text())["model"]["vocab"]
+    stock = json.loads(Path(setting.stock_file).read_text())
+    steps = stock["pre_tokenizer"].get("pretokenizers", [])
+    pattern = steps[0]["pattern"]["Regex"] if steps else r50k_pat_str  # of ByteLevel alone
+    vocab = stock["model"]["vocab"]
     special = {SPECIAL: vocab.pop(SPECIAL)}
     ranks = {symbols_to_bytes(token): token_id for token, token_id in vocab.items()}
-    encoding = tiktoken.Encoding(PLAIN, pat_str=r50k_pat_str, mergeable_ranks=ranks, special_tokens=special)
+    encoding = tiktoken.Encoding(PLAIN, pat_str=pattern, mergeable_ranks=ranks, special_tokens=special)
     return Encoder(
         encode=lambda texts: encoding.encode_ordinary_batch(texts, num_threads=setting.threads),
         one=encoding.encode_ordinary,
