@@ -49,9 +49,8 @@ lint: $(VENV)/lint-extras
 	$(CHECK_HEADERS) -U__SSE2__  # what other processors get
 
 # The lowest supported releases, without torch. transformers 5.0 needs protobuf to pass errors on. Left out: an
-# argument that came with a later release; the check that the tests use names of the newest one; and loading private
-# repositories by `token=` without the package, which transformers 5.0 can't where there is no config.json: looking
-# for that, it forgets the token. datasets needs a later huggingface_hub.
+# argument that came with a later release; and the check that the tests use names of the newest one. datasets needs a
+# later huggingface_hub.
 LOWEST := 'transformers==5.0.0' 'tokenizers==0.22.1' 'huggingface_hub==1.3.0'
 LOWEST_TESTS := tests/test_versions.py tests/test_interface.py tests/test_tokenizer.py \
 	tests/test_auto_tokenizer.py tests/test_retrain.py tests/test_hub.py tests/test_added_tokens.py \
@@ -59,9 +58,7 @@ LOWEST_TESTS := tests/test_versions.py tests/test_interface.py tests/test_tokeni
 test-lowest: $(VENV)-lowest/installed
 	$(VENV)-lowest/bin/pytest -q -n auto $(LOWEST_TESTS) \
 	--deselect tests/test_tokenizer.py::test_control_tokens_in_chats_can_be_sanitized \
-	--deselect tests/test_interface.py::test_no_name_is_only_asked_what_stock_refuses \
-	--deselect 'tests/test_hub.py::test_private_repository[absent]' \
-	--deselect 'tests/test_hub.py::test_save_and_push[absent]'
+	--deselect tests/test_interface.py::test_no_name_is_only_asked_what_stock_refuses
 
 explore: $(VENV)/test-extras
 	$(BIN)/pytest -q -n auto -m hypothesis --hypothesis-profile=explore

@@ -5,6 +5,7 @@ import multiprocessing
 import operator
 import os
 import signal
+import sys
 import warnings
 from array import array
 from bisect import bisect_left
@@ -17,7 +18,7 @@ from io import BytesIO
 from itertools import groupby, pairwise
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -562,5 +563,9 @@ def _map(
             pending.append(pool.submit(work, batch))
         while pending:
             yield pending.popleft().result()
+    except BrokenProcessPool:
+        if sys.version_info < (3, 11, 5):  # it would wait for ever to hand on a batch that no process takes
+            cast(Any, pool)._call_queue._reader.close()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)

@@ -420,7 +420,7 @@ def test_the_same_text_gives_the_same_bytes(files):
     forms = ["report.html", "report.md", "report.json"]
     for seed in "12":
         (files / seed).mkdir()
-        command = [sys.executable, "-P", "-m", "hf_scaffold", "report", "train.txt", "--vocab-size", "500"]
+        command = [sys.executable, "-m", "hf_scaffold", "report", "train.txt", "--vocab-size", "500"]
         command += ["--held-out", "held-out.txt", "--baseline", "bpe", "--num-workers", seed]
         command += [word for form in forms for word in ("-o", f"{seed}/{form}")]
         subprocess.run(command, cwd=files, env={**os.environ, "PYTHONHASHSEED": seed}, check=True)

@@ -172,7 +172,7 @@ def test_without_the_package_it_says_what_is_missing(tmp_path):
         "except ImportError as error: print(error)"
     )
     outcome = subprocess.run(
-        [sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path
     )
     assert "pip install hf_scaffold" in outcome.stdout
 
