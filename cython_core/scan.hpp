@@ -10,7 +10,7 @@
 //                      such a change is noted there. White space looks at what follows it, so no text is cut
 //                      behind it, except behind line breaks where they end a pre-token of their own.
 //
-// Some also have `Starts`, which finds what next() would, of many bytes at once.
+// With SSE2 there is also `Starts`, which finds what next() would, of many bytes at once.
 //
 // All text here is valid UTF-8, cut between characters. Costs are linear: a rule reads a character a few times at
 // most. The patterns' alternatives are tried in order; a quantifier gives back only where noted.
@@ -20,7 +20,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
 #include "simd.hpp"
 #include "unicode_classes.hpp"
@@ -508,12 +507,6 @@ private:
     }
 };
 
-// Whether the rules have Starts, which find the pre-tokens of many bytes at once, as Gpt2Starts does.
-template <class Rules, class = void>
-constexpr bool HAS_STARTS = false;
-template <class Rules>
-constexpr bool HAS_STARTS<Rules, std::void_t<typename Rules::Starts>> = true;
-
 constexpr std::size_t SOME = 256, AT_MOST_SOME = SOME + 64;
 
 // Writes the place of each bit, counted from `at`, and up to 7 places without meaning behind them; returns the end.
@@ -540,35 +533,35 @@ void scan_some(Rules rules, const byte_t* at, const byte_t* end, Sink&& sink) {
         bounds[0] = *last;
         last = bounds;
     };
-    if constexpr (HAS_STARTS<Rules>) {
-        using Starts = typename Rules::Starts;
-        Starts starts(at, end);
-        const byte_t** next = bounds;
-        while (at != end) {
-            next = put_places(starts.next(at), at, next);
-            const byte_t* const stop = at + std::min<std::ptrdiff_t>(end - at, Starts::STEP);
-            if (starts.are_cut_short()) {  // rule by rule from the last one, then anew
-                if (next != bounds) at = *--next;
-                for (; at < stop; at = rules.next(at, end)) *next++ = at;
-                starts = Starts(at, end);
-            } else {
-                at = stop;
-            }
-            if (next - bounds > static_cast<std::ptrdiff_t>(SOME)) {
-                last = next - 1;
-                flush();
-                next = bounds + 1;
-            }
+#ifdef HF_SCAFFOLD_SSE2
+    using Starts = typename Rules::Starts;
+    Starts starts(at, end);
+    const byte_t** next = bounds;
+    while (at != end) {
+        next = put_places(starts.next(at), at, next);
+        const byte_t* const stop = at + std::min<std::ptrdiff_t>(end - at, Starts::STEP);
+        if (starts.are_cut_short()) {  // rule by rule from the last one, then anew
+            if (next != bounds) at = *--next;
+            for (; at < stop; at = rules.next(at, end)) *next++ = at;
+            starts = Starts(at, end);
+        } else {
+            at = stop;
         }
-        *next = end;
-        last = next;
-    } else {
-        for (*last = at; at != end;) {
-            *++last = at = rules.next(at, end);
-            if (last == bounds + SOME) flush();
+        if (next - bounds > static_cast<std::ptrdiff_t>(SOME)) {
+            last = next - 1;
+            flush();
+            next = bounds + 1;
         }
-        if (last == bounds) return;
     }
+    *next = end;
+    last = next;
+#else
+    for (*last = at; at != end;) {
+        *++last = at = rules.next(at, end);
+        if (last == bounds + SOME) flush();
+    }
+    if (last == bounds) return;
+#endif
     sink(static_cast<const byte_t* const*>(bounds), static_cast<std::size_t>(last - bounds));
 }
 
