@@ -32,13 +32,18 @@ FILE_NAME = re.compile(r"\.?(shard-\d{5,})\.(bin|idx|npy|parquet|arrow)(\.tmp)?"
 
 @dataclass(frozen=True)
 class Shard:
-    """A finished file. A document lies in one shard whole, its EOS included."""
+    """A finished file. A document lies in one shard whole, its EOS included.
+
+    Args:
+        idx_sha256: Of the `.idx` beside a `.bin`.
+    """
 
     name: str
     n_documents: int
     n_tokens: int
     n_bytes: int
     sha256: str
+    idx_sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ class ShardWriter(ABC):
     """One shard on its way to the disk, under a temporary name until it is finished."""
 
     suffix: str
+    has_idx = False
 
     def __init__(self, folder: Path, stem: str, dtype: str) -> None:
         self.path = folder / f"{stem}{self.suffix}"
@@ -88,12 +94,14 @@ class ShardWriter(ABC):
         """Write what comes last, and give the file its name."""
         self.end()
         publish(self.stream, self.path)
+        idx = self.path.with_suffix(".idx")
         return Shard(
             name=self.path.name,
             n_documents=self.n_documents,
             n_tokens=self.n_tokens,
             n_bytes=self.path.stat().st_size,
             sha256=sha256(self.path),
+            idx_sha256=sha256(idx) if self.has_idx else None,
         )
 
     def discard(self) -> None:
@@ -118,6 +126,7 @@ class BinWriter(ShardWriter):
     """The ids alone; and beside them, in the `.idx` that Megatron reads, where each document lies."""
 
     suffix = ".bin"
+    has_idx = True
 
     def begin(self) -> None:
         self.ends: list[NDArray[np.int64]] = []

@@ -7,12 +7,13 @@ import json
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from hf_scaffold._counter import last_cut
 from hf_scaffold._files import write_files
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "INDEX_FILE", "SHARD_SIZE", "ShardIndex", "write_shards"]
 
 INDEX_FILE = "index.json"
+LOCK_FILE = ".lock"
 INDEX_VERSION = 1
 SHARD_SIZE = 100_000_000  # tokens
 BATCH_SIZE = 1 << 24  # bytes of text encoded at a time
@@ -47,7 +49,8 @@ class ShardIndex:
         eos_token_id: What ends each document; None: nothing does.
         tokenizer_sha256: Of all that ids depend on.
         corpus: Name and bytes of each file.
-        shards: Those that are finished, in order: name, n_documents, n_tokens, n_bytes, sha256.
+        shards: Those that are finished, in order: name, n_documents, n_tokens, n_bytes, sha256, and
+            idx_sha256, of the `.idx` beside a `.bin`.
         complete: Whether these are all.
     """
 
@@ -143,8 +146,8 @@ def write_shards(
     Returns:
         The index, complete.
     Raises:
-        ConfigurationError: an unknown format, no EOS token, or the folder holds other shards: the message
-            says what differs.
+        ConfigurationError: an unknown format, no EOS token, another run that is writing into the folder, or
+            the folder holds other shards: the message says what differs.
         CorpusError: the corpus is empty, or can't be read. Finished shards stay.
         ArtifactError: the folder's index can't be read.
     Cost: some 100 to 200 MB of memory; the longest document's text besides where it can't be cut (the
@@ -163,29 +166,50 @@ def write_shards(
     folder = Path(folder)
     cut = None if lines else _cut_for(tokenizer)
     blocks = iter_documents(paths, field=field, cut=cut, mark_ends=True, progress=progress)
-    index = _plan(paths, tokenizer, format, shard_size, add_eos, lines, field)
-    if not overwrite:
-        index = _resume(index, folder)
-    if index.complete:
+    plan = _plan(paths, tokenizer, format, shard_size, add_eos, lines, field)
+    if not overwrite and (index := _resume(plan, folder)).complete:
         return index
     folder.mkdir(parents=True, exist_ok=True)
-    index.save(folder)
-    _remove_others(folder, index.shards)
-    _skip(blocks, index.n_documents)
+    with _sole_writer(folder):
+        index = plan if overwrite else _resume(plan, folder)  # another run may have ended meanwhile
+        if index.complete:
+            return index
+        index.save(folder)
+        _remove_others(folder, index.shards)
+        _skip(blocks, index.n_documents)
+        try:
+            parts = _ahead(_encode(blocks, tokenizer, index.eos_token_id))
+            with closing(_write(parts, index, folder)) as shards:
+                for shard in shards:
+                    index = replace(index, shards=(*index.shards, shard))
+                    index.save(folder)
+            if not index.shards:
+                raise CorpusError(f"there is nothing to encode in {describe_source(paths)}")
+        except CorpusError:
+            if not index.shards:  # there is nothing to go on from
+                (folder / INDEX_FILE).unlink()
+            raise
+        index = replace(index, complete=True)
+        index.save(folder)
+        return index
+
+
+@contextmanager
+def _sole_writer(folder: Path) -> Iterator[None]:
+    """Two runs would write the same files: the second is refused. A run that was killed holds nothing."""
+    lock = FileLock(folder / LOCK_FILE)
     try:
-        with closing(_write(_ahead(_encode(blocks, tokenizer, index.eos_token_id)), index, folder)) as shards:
-            for shard in shards:
-                index = replace(index, shards=(*index.shards, shard))
-                index.save(folder)
-        if not index.shards:
-            raise CorpusError(f"there is nothing to encode in {describe_source(paths)}")
-    except CorpusError:
-        if not index.shards:  # there is nothing to go on from
-            (folder / INDEX_FILE).unlink()
-        raise
-    index = replace(index, complete=True)
-    index.save(folder)
-    return index
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ConfigurationError(
+            f"another run is writing shards into {folder}; wait until it has ended, or choose another folder"
+        ) from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # Windows removes no open file
+            (folder / LOCK_FILE).unlink()
+        lock.release()
 
 
 # ---- the plan, and what of it is done
@@ -263,7 +287,8 @@ def _shortened(value: object) -> str:
 
 
 def _is_whole(path: Path, shard: Shard) -> bool:
-    return path.is_file() and path.stat().st_size == shard.n_bytes
+    has_companion = shard.idx_sha256 is None or path.with_suffix(".idx").is_file()
+    return path.is_file() and path.stat().st_size == shard.n_bytes and has_companion
 
 
 def _remove_others(folder: Path, shards: Sequence[Shard]) -> None:

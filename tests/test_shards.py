@@ -151,6 +151,10 @@ def test_the_index_is_true(format, tokenizer, corpus, tmp_path):
         data = (out / shard["name"]).read_bytes()
         assert (shard["n_documents"], shard["n_tokens"]) == (len(rows), len(flat(rows)))
         assert (shard["n_bytes"], shard["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+        idx = (out / shard["name"]).with_suffix(".idx")
+        assert shard["idx_sha256"] == (
+            hashlib.sha256(idx.read_bytes()).hexdigest() if format == "bin" else None
+        )
     assert content["n_documents"] == index.n_documents == len(DOCUMENTS)
     assert content["n_tokens"] == index.n_tokens == len(flat(ids_of(tokenizer, DOCUMENTS)))
     assert index.n_bytes == sum(shard["n_bytes"] for shard in content["shards"])
@@ -397,6 +401,26 @@ def test_a_shard_that_is_missing_or_cut_short_is_made_again(tokenizer, corpus, t
     os.truncate(out / index.shards[1].name, 10)
     write_shards(corpus, tokenizer, out, shard_size=150)
     assert contents(out) == expected
+    (out / index.shards[2].name).with_suffix(".idx").unlink()
+    write_shards(corpus, tokenizer, out, shard_size=150)
+    assert contents(out) == expected
+
+
+def test_a_second_run_at_the_same_time_is_refused(tokenizer, corpus, tmp_path):
+    """It would remove the first one's files, and write its own under their names."""
+    out = tmp_path / "out"
+
+    def second(*_):
+        with pytest.raises(hs.ConfigurationError, match=r"another run is writing shards into .*out"):
+            write_shards(corpus, tokenizer, out, shard_size=150, overwrite=True)
+        refused.append(True)
+
+    refused = []
+    index = write_shards(corpus, tokenizer, out, shard_size=150, progress=second)
+    assert refused
+    assert contents(out).keys() >= {INDEX_FILE, *(shard.name for shard in index.shards)}
+    assert no_leftovers(out)
+    assert write_shards(corpus, tokenizer, out, shard_size=150, overwrite=True) == index
 
 
 def test_threads_and_blocks_change_nothing(tokenizer, corpus, tmp_path, monkeypatch):
