@@ -204,12 +204,15 @@ def _sole_writer(folder: Path) -> Iterator[None]:
         raise ConfigurationError(
             f"another run is writing shards into {folder}; wait until it has ended, or choose another folder"
         ) from None
+    except (OSError, NotImplementedError):
+        pass  # not every file system has locks
     try:
         yield
     finally:
-        with suppress(OSError):  # Windows removes no open file
-            (folder / LOCK_FILE).unlink()
-        lock.release()
+        if lock.is_locked:
+            with suppress(OSError):  # Windows removes no open file
+                (folder / LOCK_FILE).unlink()
+            lock.release()
 
 
 # ---- the plan, and what of it is done

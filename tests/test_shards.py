@@ -1,5 +1,6 @@
 """Training shards: every format gives back the ids; a run that was stopped goes on to the same bytes."""
 
+import errno
 import gc
 import hashlib
 import json
@@ -421,6 +422,15 @@ def test_a_second_run_at_the_same_time_is_refused(tokenizer, corpus, tmp_path):
     assert contents(out).keys() >= {INDEX_FILE, *(shard.name for shard in index.shards)}
     assert no_leftovers(out)
     assert write_shards(corpus, tokenizer, out, shard_size=150, overwrite=True) == index
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOLCK, "No locks available"), NotImplementedError()])
+def test_file_systems_without_locks_will_do(error, tokenizer, corpus, tmp_path, monkeypatch):
+    def acquire(*_, **__):
+        raise error
+
+    monkeypatch.setattr(shards.FileLock, "acquire", acquire)
+    assert write_shards(corpus, tokenizer, tmp_path / "out", shard_size=150).complete
 
 
 def test_threads_and_blocks_change_nothing(tokenizer, corpus, tmp_path, monkeypatch):
