@@ -150,14 +150,14 @@ struct Neighbour {
 template <unsigned n_before>
 class WindowRules {
 public:
-    static constexpr unsigned BEFORE = n_before, STEP = 63 - BEFORE;
+    static constexpr unsigned BEFORE = n_before, STEP = WINDOW_SIZE - BEFORE - 1;
 
     // Whether there may be more starts behind the last one that next() gave, which only Rules::next() can tell.
     bool are_cut_short() const { return false; }
 
 protected:
     static constexpr std::uint64_t ALL = ~std::uint64_t{0};
-    static constexpr std::uint64_t DECIDED = ALL >> (64 - STEP) << BEFORE;
+    static constexpr std::uint64_t DECIDED = ALL >> (WINDOW_SIZE - STEP) << BEFORE;
     static constexpr std::uint64_t FIRST = std::uint64_t{1} << BEFORE, LAST = FIRST << (STEP - 1);  // of these
 
     WindowRules(const byte_t* begin, const byte_t* end) : begin_(begin), end_(end), stop_(begin) {}
@@ -169,13 +169,13 @@ protected:
         const std::size_t before = static_cast<std::size_t>(at - begin_), left = static_cast<std::size_t>(end_ - at);
         const byte_t* bytes = at - BEFORE;
         std::uint64_t text = ALL;
-        byte_t copy[Window::SIZE];
+        byte_t copy[WINDOW_SIZE];
         if (before < BEFORE || left <= STEP) {
             const std::size_t from = BEFORE - std::min<std::size_t>(before, BEFORE);
             const std::size_t to = BEFORE + std::min<std::size_t>(left, STEP + 1);
             std::memset(copy, 0, sizeof copy);
             std::memcpy(copy + from, at - (BEFORE - from), to - from);
-            text = ALL << from & ALL >> (Window::SIZE - to);
+            text = ALL << from & ALL >> (WINDOW_SIZE - to);
             bytes = copy;
         }
         return (find(Window(bytes, at - BEFORE), text) & text & DECIDED) >> BEFORE;
@@ -296,12 +296,11 @@ private:
 
     // The line breaks that follow others, with slashes among them.
     std::uint64_t swallow(std::uint64_t newlines, std::uint64_t slashes, std::uint64_t others) const {
-        const std::uint64_t before = swallowed_before_;
-        const std::uint64_t first = newlines & (others | before) << 1 & ALL << BEFORE;
-        std::uint64_t found = newlines & ~(newlines + first) & ALL << BEFORE;  // the sum carries through a run
-        for (;;) {  // without slashes there is no more
-            const std::uint64_t more = (newlines | slashes) & (found | before) << 1 & ~found & ALL << BEFORE;
-            if (more == 0) return found | before;
+        const std::uint64_t first = newlines & others << 1 & ALL << BEFORE;
+        std::uint64_t found = swallowed_before_ | first;
+        for (;;) {
+            const std::uint64_t more = (newlines | slashes) & found << 1 & ~found & ALL << BEFORE;
+            if (more == 0) return found;
             found |= more;
         }
     }
@@ -370,9 +369,10 @@ public:
             const std::uint64_t words = line_starts(w, text, at) | (upper & lower << 1);
             const std::uint64_t found = with_contractions<true, true>(words, w.quotes & w.letters << 1, at);
             const std::uint64_t no_word = ~(w.letters << 1) | stops_;
-            const std::uint64_t unclear = (upper & (w.upper & w.lower) << 1) | (w.marks & ~w.tails & no_word);
-            are_cut_short_ = unclear & DECIDED;
-            return are_cut_short_ ? found & (lowest_one(unclear & DECIDED) - 1) : found;
+            const std::uint64_t behind_both = (w.upper & w.lower) << 1;
+            const std::uint64_t unclear = DECIDED & ((upper & behind_both) | (w.marks & ~w.tails & no_word));
+            are_cut_short_ = unclear != 0;
+            return are_cut_short_ ? found & (lowest_one(unclear) - 1) : found;
         });
     }
 

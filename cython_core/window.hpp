@@ -13,10 +13,9 @@ namespace hf_scaffold {
 
 // In every mask a bit for each of 64 bytes. All bytes of a character have its bit in letters, numbers, digits and
 // spaces, and in upper and lower.
+constexpr unsigned WINDOW_SIZE = 64;
 template <bool has_cases>
 struct Window {
-    static constexpr unsigned SIZE = 64;
-
     std::uint64_t letters = 0, numbers = 0, digits = 0, spaces = 0;
     std::uint64_t blanks = 0, newlines = 0, quotes = 0;  // ' ', [\r\n] and '\''
     std::uint64_t long_spaces = 0;  // the first bytes of spaces that are not ASCII
@@ -28,7 +27,7 @@ struct Window {
     // characters that are only in part inside must be whole at `at`.
     Window(const byte_t* bytes, const byte_t* at) {
         std::uint64_t beyond = 0;
-        for (unsigned i = 0; i < SIZE; i += 16) {
+        for (unsigned i = 0; i < WINDOW_SIZE; i += 16) {
             const __m128i some = load(bytes + i);
             const __m128i blank = _mm_cmpeq_epi8(some, _mm_set1_epi8(' '));
             if constexpr (has_cases) {
@@ -54,7 +53,7 @@ struct Window {
 private:
     void add_long_characters(const byte_t* bytes, const byte_t* at, std::uint64_t beyond) {
         const __m128i first_lead = _mm_set1_epi8(static_cast<char>(0xC0));
-        for (unsigned i = 0; i < SIZE; i += 16) tails |= bits(_mm_cmplt_epi8(load(bytes + i), first_lead)) << i;
+        for (unsigned i = 0; i < WINDOW_SIZE; i += 16) tails |= bits(_mm_cmplt_epi8(load(bytes + i), first_lead)) << i;
         tails &= beyond;
         if (tails & 1) {
             const byte_t* lead = at - 1;
