@@ -8,7 +8,7 @@ import re
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -74,7 +74,6 @@ class ShardWriter(ABC):
     """One shard on its way to the disk, under a temporary name until it is finished."""
 
     suffix: str
-    has_idx = False
 
     def __init__(self, folder: Path, stem: str, dtype: str) -> None:
         self.path = folder / f"{stem}{self.suffix}"
@@ -94,14 +93,12 @@ class ShardWriter(ABC):
         """Write what comes last, and give the file its name."""
         self.end()
         publish(self.stream, self.path)
-        idx = self.path.with_suffix(".idx")
         return Shard(
             name=self.path.name,
             n_documents=self.n_documents,
             n_tokens=self.n_tokens,
             n_bytes=self.path.stat().st_size,
             sha256=sha256(self.path),
-            idx_sha256=sha256(idx) if self.has_idx else None,
         )
 
     def discard(self) -> None:
@@ -126,7 +123,6 @@ class BinWriter(ShardWriter):
     """The ids alone; and beside them, in the `.idx` that Megatron reads, where each document lies."""
 
     suffix = ".bin"
-    has_idx = True
 
     def begin(self) -> None:
         self.ends: list[NDArray[np.int64]] = []
@@ -147,6 +143,9 @@ class BinWriter(ShardWriter):
             stream.write((bounds[:-1] * self.dtype.itemsize).astype("<i8").data)
             stream.write(np.searchsorted(bounds, starts).astype("<i8").data)
             publish(stream, path)  # before the .bin: none is without its .idx
+
+    def finish(self) -> Shard:
+        return replace(super().finish(), idx_sha256=sha256(self.path.with_suffix(".idx")))
 
     def discard(self) -> None:
         super().discard()

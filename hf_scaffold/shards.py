@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -167,31 +168,40 @@ def write_shards(
     cut = None if lines else _cut_for(tokenizer)
     blocks = iter_documents(paths, field=field, cut=cut, mark_ends=True, progress=progress)
     plan = _plan(paths, tokenizer, format, shard_size, add_eos, lines, field)
+    # What is complete or someone else's needs no lock, and may be in a folder that can't be written to.
     if not overwrite and (index := _resume(plan, folder)).complete:
         return index
     folder.mkdir(parents=True, exist_ok=True)
     with _sole_writer(folder):
         index = plan if overwrite else _resume(plan, folder)  # another run may have ended meanwhile
-        if index.complete:
-            return index
-        index.save(folder)
-        _remove_others(folder, index.shards)
-        _skip(blocks, index.n_documents)
-        try:
-            parts = _ahead(_encode(blocks, tokenizer, index.eos_token_id))
-            with closing(_write(parts, index, folder)) as shards:
-                for shard in shards:
-                    index = replace(index, shards=(*index.shards, shard))
-                    index.save(folder)
-            if not index.shards:
-                raise CorpusError(f"there is nothing to encode in {describe_source(paths)}")
-        except CorpusError:
-            if not index.shards:  # there is nothing to go on from
-                (folder / INDEX_FILE).unlink()
-            raise
-        index = replace(index, complete=True)
-        index.save(folder)
-        return index
+        return index if index.complete else _complete(index, folder, blocks, tokenizer, paths)
+
+
+def _complete(
+    index: ShardIndex,
+    folder: Path,
+    blocks: Iterator[bytes],
+    tokenizer: ScaffoldTokenizerFast,
+    paths: Sequence[Path],
+) -> ShardIndex:
+    """Write the shards that are not there yet; the index with all of them."""
+    index.save(folder)
+    _remove_others(folder, index.shards)
+    _skip(blocks, index.n_documents)
+    try:
+        with closing(_write(_ahead(_encode(blocks, tokenizer, index.eos_token_id)), index, folder)) as shards:
+            for shard in shards:
+                index = replace(index, shards=(*index.shards, shard))
+                index.save(folder)
+        if not index.shards:
+            raise CorpusError(f"there is nothing to encode in {describe_source(paths)}")
+    except CorpusError:
+        if not index.shards:  # there is nothing to go on from
+            (folder / INDEX_FILE).unlink()
+        raise
+    index = replace(index, complete=True)
+    index.save(folder)
+    return index
 
 
 @contextmanager
@@ -204,8 +214,11 @@ def _sole_writer(folder: Path) -> Iterator[None]:
         raise ConfigurationError(
             f"another run is writing shards into {folder}; wait until it has ended, or choose another folder"
         ) from None
-    except (OSError, NotImplementedError):
-        pass  # not every file system has locks
+    except OSError as error:
+        # What network file systems answer whose server keeps no locks. A run there is not to fail for it; any
+        # other error, as where nothing may be written, is one of the run itself.
+        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
+            raise
     try:
         yield
     finally:
@@ -356,7 +369,7 @@ def _encode(
         ids, offsets = tokenizer.encode_batch_to_arrays(texts, add_special_tokens=False)
         ends = offsets[np.cumsum(~is_end)[is_end]]
         # With what comes behind the last end, a piece of the next document, as one more row.
-        ids, offsets = framed(ids, np.array([0, *ends, len(ids)]), eos[:0], eos)
+        ids, offsets = framed(ids, np.concatenate([[0], ends, [len(ids)]]), eos[:0], eos)
         yield Part(ids[: len(ids) - len(eos)], offsets[1:-1])
 
 

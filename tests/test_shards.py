@@ -424,13 +424,25 @@ def test_a_second_run_at_the_same_time_is_refused(tokenizer, corpus, tmp_path):
     assert write_shards(corpus, tokenizer, out, shard_size=150, overwrite=True) == index
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOLCK, "No locks available"), NotImplementedError()])
-def test_file_systems_without_locks_will_do(error, tokenizer, corpus, tmp_path, monkeypatch):
+def refuse_locks(monkeypatch, number):
     def acquire(*_, **__):
-        raise error
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(shards.FileLock, "acquire", acquire)
+
+
+# What NFS without a lock daemon answers, and what others do that don't implement locks.
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_file_systems_without_locks_will_do(number, tokenizer, corpus, tmp_path, monkeypatch):
+    refuse_locks(monkeypatch, number)
     assert write_shards(corpus, tokenizer, tmp_path / "out", shard_size=150).complete
+
+
+def test_other_errors_of_the_lock_are_not_hidden(tokenizer, corpus, tmp_path, monkeypatch):
+    refuse_locks(monkeypatch, errno.EACCES)
+    with pytest.raises(PermissionError):
+        write_shards(corpus, tokenizer, tmp_path / "out", shard_size=150)
+    assert not contents(tmp_path / "out")
 
 
 def test_threads_and_blocks_change_nothing(tokenizer, corpus, tmp_path, monkeypatch):
