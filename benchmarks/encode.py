@@ -247,8 +247,8 @@ def main(
             if peer not in present:
                 show(f"{peer} is not installed and left out\n")
         corpora = {each.corpus(folder): (each.document_size, each.limit_mb) for each in measurements}
-        spec = {"text": str(source), "folder": folder, "vocab_size": vocab_size, "corpora": corpora}
-        measure(__file__, {**spec, "pretokenizer": pretokenizer, "threads": max(counts)})
+        spec = {"text": str(source), "folder": folder, "corpora": corpora, "threads": max(counts)}
+        measure(__file__, {**spec, "vocab_size": vocab_size, "pretokenizer": pretokenizer})
         packages = ", ".join(f"{name} {version}" for name, version in versions(present).items())
         show(f"{vocab_size:,} tokens, preset `{pretokenizer}`; {environment()}, {packages}\n")
         runs: list[Run] = []
