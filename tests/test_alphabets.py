@@ -185,6 +185,16 @@ def test_a_string_that_text_and_affix_spell_is_one_token():
     assert tokens == [["###"], ["####"], ["a", "####"]]
 
 
+def test_a_scaffold_that_a_merge_reinstates_leaves_the_queue():
+    """`##a#` comes back by another merge: it still waits as a scaffold, but is no candidate any more."""
+    counts = {"##a#": 1, "###a##a": 8}
+    for size in range(7, 12):
+        bpe = train(counts, size, prefix="##")
+        reference = oracle_train(counts, size, prefix="##")
+        assert (bpe.merges, bpe.tokens) == (reference.merges, reference.vocab)
+        assert set(bpe.scaffold_tokens) == reference.scaffolds
+
+
 def test_a_scaffold_demolishes_to_what_spells_it():
     """`##xy` is `xy` inside a pre-token, and a whole one: only the first stands behind `a`."""
     merges = [("###", "##x"), ("#", "###x"), ("##x", "##y"), ("a", "##xy"), ("##", "##xy")]

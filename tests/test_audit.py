@@ -294,6 +294,28 @@ def test_added_tokens_stay_whatever_the_text_says():
     assert (conversion.remap >= 0).all()
 
 
+@pytest.mark.parametrize("compact", [False, True])
+@pytest.mark.parametrize("kind", [processors.BertProcessing, processors.RobertaProcessing])
+@pytest.mark.parametrize("nested", [False, True])
+def test_the_ids_of_cls_and_sep_follow_the_tokens(kind, nested, compact):
+    """They come last here, as in GPT-2's vocabulary, and so they move where ids close up."""
+    backend = plain([("u", "g"), ("h", "ug"), ("p", "ug")], "hugp")
+    backend.add_special_tokens(["[CLS]", "[SEP]"])
+    post_processor = kind(("[SEP]", 8), ("[CLS]", 7))
+    backend.post_processor = processors.Sequence([post_processor]) if nested else post_processor
+    fast = PreTrainedTokenizerFast(tokenizer_object=backend, cls_token="[CLS]", sep_token="[SEP]")
+    conversion = bpe_from_tokenizer(fast, ["hug"] * 3 + ["pug"] * 2, compact=compact)
+    tokenizer = conversion.tokenizer
+    assert [use.token for use in conversion.audit.scaffolds] == ["ug"]
+    assert tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"]) == ([6, 7] if compact else [7, 8])
+    assert tokenizer("hug")["input_ids"][0] == tokenizer.cls_token_id
+    assert tokenizer("hug", "pug").tokens() == [
+        *["[CLS]", "hug", "[SEP]"],
+        *(["[SEP]"] if kind is processors.RobertaProcessing else []),
+        *["pug", "[SEP]"],
+    ]
+
+
 def test_a_tokenizer_class_of_transformers():
     merges = [("u", "g"), ("h", "ug"), ("p", "ug")]
     vocab = {t: i for i, t in enumerate(["h", "u", "g", "p", "ug", "hug", "pug", "<|endoftext|>"])}

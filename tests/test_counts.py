@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from collections import Counter
 from functools import reduce
 from pathlib import Path
@@ -588,11 +589,18 @@ def test_repr_tells_size_and_pretokenizer():
 
 @pytest.mark.parametrize("pretokenizer", ["gpt2", Whitespace()], ids=["preset", "custom"])
 def test_pretokens_beyond_the_limit_are_left_out_and_said_so(pretokenizer):
-    texts = ["short " + "z" * 13, "x" * 10, "y" * 12]
+    texts = ["short " + "z" * 13, "x" * 10, "é" * 5 + "x", "y" * 12]
     with pytest.warns(UserWarning, match="left out 2 pre-tokens of more than 11 bytes"):
         counts = count(texts, pretokenizer=pretokenizer, num_workers=1, max_pretoken_length=11)
-    assert max(map(len, counts)) <= 11
+    assert max(map(len, counts)) == 11
     assert b"x" * 10 in counts
+    assert "ééééé".encode() + b"x" in counts
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert dict(count(texts[1:3], pretokenizer=pretokenizer, num_workers=1, max_pretoken_length=11)) == {
+            b"x" * 10: 1,
+            "éééééx".encode(): 1,
+        }
     everything = count(texts, pretokenizer=pretokenizer, num_workers=1, max_pretoken_length=None)
     assert b"y" * 12 in everything
 

@@ -97,6 +97,22 @@ def test_it_keeps_everything_but_the_vocabulary(tokenizer, tmp_path):
     assert again(text)["input_ids"] == new(text)["input_ids"]
 
 
+@pytest.mark.parametrize("dropout", [None, 0.25])
+def test_it_keeps_dropout(tokenizer, dropout):
+    tokenizer.dropout = dropout
+    assert tokenizer.train_new_from_iterator(TEXTS, 300).dropout == dropout
+    assert hs.train_tokenizer(TEXTS, 300, like=tokenizer).dropout == dropout
+
+
+@pytest.mark.parametrize("fuse_unk", [False, True])
+def test_options_given_go_before_those_there_are(fuse_unk):
+    made = hs.train_tokenizer(TEXTS, 300, alphabet="chars", unk_token="<unk>", fuse_unk=fuse_unk)
+    assert made.train_new_from_iterator(TEXTS, 300).backend_tokenizer.model.fuse_unk == fuse_unk
+    new = made.train_new_from_iterator(TEXTS, 300, fuse_unk=not fuse_unk)
+    assert new.backend_tokenizer.model.fuse_unk != fuse_unk
+    assert new("②②②").tokens().count("<unk>") == (3 if fuse_unk else 1)
+
+
 def bpe_tokens(bpe, word):
     return [bpe.tokens[token_id] for token_id in bpe.encode([word.encode()])[0]]
 
