@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +34,7 @@ from hf_scaffold.byte_level import SYMBOL_TO_BYTE, bytes_to_symbols, symbols_to_
 from hf_scaffold.corpus import Source
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
+from hf_scaffold.post_processors import with_tokens
 from hf_scaffold.pretokenize import Pretokenizer, pretokenizer_of
 from hf_scaffold.symbols import BYTE_TOKENS, Affixes
 from hf_scaffold.trainer import Characters, raw_splits
@@ -448,8 +448,8 @@ def _agreement(scaffold: dict[str, Any], public: BPE, counts: PreTokenCounts) ->
 def _like(
     fast: PreTrainedTokenizerFast, public: BPE, scaffold: dict[str, Any], remap: NDArray[np.int64]
 ) -> ScaffoldTokenizerFast:
-    """A tokenizer with everything of another but its model; ids in templates are mapped."""
-    from hf_scaffold.like import settings_of
+    """A tokenizer with everything of another but its model; ids in templates and padding are mapped."""
+    from hf_scaffold.like import pad_with_own_id, settings_of
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
     state = json.loads(fast.backend_tokenizer.to_str())
@@ -459,21 +459,23 @@ def _like(
         token["id"] = int(remap[token["id"]])
     state["added_tokens"].sort(key=lambda token: token["id"])
     state["post_processor"] = _with_ids(state["post_processor"], remap)
-    return ScaffoldTokenizerFast(
+    tokenizer = ScaffoldTokenizerFast(
         tokenizer_object=Tokenizer.from_str(json.dumps(state)), scaffold=scaffold, **settings_of(fast)
     )
+    pad_with_own_id(tokenizer)
+    return tokenizer
 
 
-def _with_ids(entry: Any, remap: NDArray[np.int64]) -> Any:
-    """A post-processor's JSON with new ids: "ids" are those of templates, "sep" and "cls" [token, id]."""
-    if isinstance(entry, Sequence) and not isinstance(entry, str):
-        return [_with_ids(part, remap) for part in entry]
-    if not isinstance(entry, dict):
-        return entry
-    mapped = {name: _with_ids(part, remap) for name, part in entry.items()}
-    if "ids" in entry:
-        mapped["ids"] = remap[entry["ids"]].tolist()
-    for name in ("sep", "cls"):
-        if name in entry:
-            mapped[name] = [entry[name][0], int(remap[entry[name][1]])]
-    return mapped
+def _with_ids(post_processor: Any, remap: NDArray[np.int64]) -> Any:
+    """The same post-processor with the new ids of its tokens."""
+
+    def moved(token: str, token_id: int) -> tuple[str, int]:
+        new = int(remap[token_id]) if token_id < len(remap) else -1
+        if new < 0:
+            raise ConfigurationError(
+                f"the post-processor adds {token!r} by the id {token_id}, which no token of the new "
+                "tokenizer comes from; take it out first"
+            )
+        return token, new
+
+    return with_tokens(post_processor, moved)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
+from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 
 from hf_scaffold.artifact import CHARACTER_SETTINGS, ScaffoldBPE
 from hf_scaffold.byte_level import SYMBOL_TO_BYTE
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.pretokenize import pretokenizer_of
+from hf_scaffold.post_processors import added_by, with_tokens
+from hf_scaffold.pretokenize import Pretokenizer, pretokenizer_of
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = ["empty_like", "fill", "settings_of", "special_tokens_of", "symbol_options"]
+__all__ = ["Shell", "empty_like", "fill", "pad_with_own_id", "settings_of", "symbol_options"]
 
 # What from_pretrained noted of the files it read: none of it holds for another vocabulary.
 _LOADED = (
@@ -26,22 +30,153 @@ _LOADED = (
     "merges_file",
     "scaffold_file",
 )
+# What may have changed since a tokenizer was made, with what a new one has unless told.
+_SETTINGS = {
+    "padding_side": ScaffoldTokenizerFast.padding_side,
+    "truncation_side": ScaffoldTokenizerFast.truncation_side,
+    "model_input_names": ScaffoldTokenizerFast.model_input_names,
+    "model_max_length": int(1e30),  # VERY_LARGE_INTEGER of transformers
+    "clean_up_tokenization_spaces": False,
+    "split_special_tokens": False,
+    "chat_template": None,
+    "chat_control_tokens": None,
+    "response_template": None,
+}
+_FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A tokenizer without its vocabulary; the names of its special tokens are those of the new one.
+
+    Args:
+        state: Its tokenizer.json. Vocabulary, merges and ids are still the old ones.
+        special_tokens: They get the first ids, in this order.
+        other_tokens: Added tokens that are not special; they get ids from |V| on.
+        settings: As for `PreTrainedTokenizerFast`.
+    """
+
+    state: dict[str, Any]
+    special_tokens: list[AddedToken]
+    other_tokens: list[AddedToken]
+    settings: dict[str, Any]
+
+    @property
+    def pretokenizer(self) -> Pretokenizer:
+        """What splits text; every byte has a token where text is written as bytes."""
+        vocab = {symbol: i for i, symbol in enumerate(SYMBOL_TO_BYTE)}
+        model = {**self.state["model"], "vocab": vocab, "merges": []}
+        return pretokenizer_of(_backend({**self.state, "model": model}))
 
 
 def empty_like(
     like: PreTrainedTokenizerFast,
-    new_special_tokens: Sequence[str | AddedToken] | None = None,
+    new_special_tokens: Sequence[str | AddedToken] = (),
     special_tokens_map: Mapping[str, str] | None = None,
-) -> PreTrainedTokenizerFast:
-    """A stock tokenizer with everything of `like` but its vocabulary: special tokens only, from id 0.
+    roles: Mapping[str, Any] | None = None,
+) -> Shell:
+    """Everything of a tokenizer but its vocabulary.
 
     Args:
         like: A fast tokenizer with a BPE model. Not modified.
-        new_special_tokens: Behind those of `like`; the ones it has already are left out.
-        special_tokens_map: Special tokens to rename, old to new.
+        new_special_tokens: To follow those of `like`; the ones it has already are left out.
+        special_tokens_map: Special tokens to rename, old to new: wherever they are named.
+        roles: Roles to give to other tokens, such as bos_token. These take the places that the tokens of
+            these roles have in the post-processor.
     Raises:
-        ConfigurationError: `like` is not fast, or its model is not BPE.
+        ConfigurationError: `like` is not fast, or its model is not BPE; a token to rename isn't there; or the
+            post-processor adds a token that the new tokenizer won't have.
     """
+    state = _state_of(like)
+    renamed = dict(special_tokens_map or {})
+    _refuse_unknown(renamed, like, state)
+    tokens = [_renamed_token(token, renamed) for _, token in sorted(like.added_tokens_decoder.items())]
+    known = {token.content for token in tokens if token.special}
+    new = [token for token in new_special_tokens if str(token) not in known]
+    specials = [token for token in tokens if token.special] + [_as_special(token) for token in new]
+    others = [token for token in tokens if not token.special]
+    settings = _renamed_settings(settings_of(like), renamed, {token.content for token in tokens})
+    if new:
+        settings["extra_special_tokens"] = [*settings.get("extra_special_tokens", ()), *map(str, new)]
+    _rename_in_state(state, renamed, _moved_roles(like, state, roles or {}))
+    _refuse_missing(state["post_processor"], {token.content for token in (*specials, *others)}, state)
+    return Shell(state, specials, others, settings)
+
+
+def symbol_options(shell: Shell) -> dict[str, Any]:
+    """The arguments of `train` that make symbols of text as the model of `shell` does."""
+    pretokenizer = shell.pretokenizer
+    if pretokenizer.alphabet == "bytes":
+        return {}
+    model = shell.state["model"]
+    options = {name: model[name] for name in CHARACTER_SETTINGS if model[name]}
+    if pretokenizer.writes_bytes:
+        options["initial_alphabet"] = list(SYMBOL_TO_BYTE)
+    return options
+
+
+def fill(shell: Shell, bpe: ScaffoldBPE, **kwargs: Any) -> ScaffoldTokenizerFast:
+    """A tokenizer with the vocabulary of `bpe`, and everything else from a shell.
+
+    Args:
+        shell: Its special tokens are those of `bpe`.
+        bpe: Trained with `shell.special_tokens`.
+        **kwargs: As for `PreTrainedTokenizerFast`, in place of the settings of `shell`.
+    """
+    trained = bpe.to_tokenizer()
+    own = json.loads(trained.backend_tokenizer.to_str())
+    state = {
+        **shell.state,
+        # The pre-tokenizer may have got a ByteLevel; without one there is no decoder for its symbols either.
+        "pre_tokenizer": own["pre_tokenizer"],
+        "decoder": shell.state["decoder"] or own["decoder"],
+        "model": {**own["model"], "dropout": shell.state["model"]["dropout"]},
+        "added_tokens": [_as_json(token, bpe.vocab[token.content]) for token in shell.special_tokens],
+        "post_processor": None,  # until all ids are known
+    }
+    tokenizer = ScaffoldTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(json.dumps(state)),
+        scaffold=trained.scaffold,
+        **{**shell.settings, **kwargs},
+    )
+    tokenizer.add_tokens(shell.other_tokens)
+    pad_with_own_id(tokenizer)
+    if not {"add_bos_token", "add_eos_token"} & kwargs.keys():  # with these, stock has made a template
+        _set_post_processor(tokenizer, shell.state["post_processor"])
+    return tokenizer
+
+
+def settings_of(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
+    """The arguments that make a tokenizer like this one is now, but for its vocabulary and files."""
+    settings = {name: value for name, value in tokenizer.init_kwargs.items() if name not in _LOADED}
+    for name, default in _SETTINGS.items():
+        value = getattr(tokenizer, name, default)
+        if name in settings or value != default:
+            settings[name] = value
+    # Roles of the tokenizer's own are gathered by from_pretrained; one by one they are arguments, too.
+    settings.pop("model_specific_special_tokens", None)
+    for name in tokenizer.SPECIAL_TOKENS_ATTRIBUTES:
+        value = getattr(tokenizer, name, None)
+        if name in settings or value is not None:
+            settings[name] = value
+    extra = [str(token) for token in tokenizer.extra_special_tokens]
+    if "extra_special_tokens" in settings or extra:
+        settings["extra_special_tokens"] = extra
+    return settings
+
+
+def pad_with_own_id(tokenizer: PreTrainedTokenizerFast) -> None:
+    """Let the backend's padding, where there is any, have the id that its token has in the vocabulary."""
+    backend = tokenizer.backend_tokenizer
+    if backend.padding is not None:
+        pad_id = backend.token_to_id(backend.padding["pad_token"])
+        backend.enable_padding(**{**backend.padding, "pad_id": pad_id})
+
+
+# ---- a tokenizer's parts
+
+
+def _state_of(like: PreTrainedTokenizerFast) -> dict[str, Any]:
     backend = getattr(like, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
         raise ConfigurationError(f"like must be a fast tokenizer of transformers, not {type(like).__name__}")
@@ -50,69 +185,134 @@ def empty_like(
         raise ConfigurationError(
             f"the model of {type(like).__name__} is {model}; Scaffold-BPE can follow BPE only"
         )
-    known = {str(token) for token in like.added_tokens_decoder.values() if token.special}
-    shell: PreTrainedTokenizerFast = _stock(like).train_new_from_iterator(  # type: ignore[no-untyped-call]  # stock
-        [],
-        vocab_size=0,  # special tokens and alphabet all the same
-        new_special_tokens=[token for token in new_special_tokens or () if str(token) not in known],
-        special_tokens_map=special_tokens_map,
-        show_progress=False,
+    try:
+        state: dict[str, Any] = json.loads(backend.to_str())
+    except Exception as error:  # what `tokenizers` raises is no narrower
+        raise ConfigurationError(
+            f"like has a part that can't be stored, written in Python: {error}"
+        ) from error
+    return state
+
+
+def _backend(state: Mapping[str, Any], post_processor: Any = None) -> Tokenizer:
+    """A backend of these parts, without added tokens."""
+    return Tokenizer.from_str(json.dumps({**state, "added_tokens": [], "post_processor": post_processor}))
+
+
+def _as_json(token: AddedToken, token_id: int) -> dict[str, Any]:
+    flags = {name: getattr(token, name) for name in _FLAGS}
+    return {"id": token_id, "content": token.content, **flags, "special": True}
+
+
+def _as_special(token: str | AddedToken) -> AddedToken:
+    if isinstance(token, str):
+        return AddedToken(token, normalized=False, special=True)
+    token.special = True  # as the trainers of `tokenizers` do; `normalized` goes by it where it isn't given
+    return AddedToken(token.content, **{name: getattr(token, name) for name in _FLAGS}, special=True)
+
+
+def _set_post_processor(tokenizer: ScaffoldTokenizerFast, entry: Any) -> None:
+    backend = tokenizer.backend_tokenizer
+
+    def with_id(token: str, _: int) -> tuple[str, int]:
+        token_id = backend.token_to_id(token)
+        if token_id is None:
+            raise ConfigurationError(f"the post-processor adds {token!r}, which the new vocabulary lacks")
+        return token, token_id
+
+    empty = json.loads(Tokenizer(BPE()).to_str())
+    backend.post_processor = _backend(empty, post_processor=with_tokens(entry, with_id)).post_processor
+
+
+def _refuse_missing(post_processor: Any, tokens: Iterable[str], state: Mapping[str, Any]) -> None:
+    """Before anything is trained: the post-processor may add special and added tokens, and bytes."""
+    of_bytes = SYMBOL_TO_BYTE.keys() & state["model"]["vocab"].keys()
+    for token, _ in added_by(post_processor):
+        if token not in {*tokens, *of_bytes}:
+            raise ConfigurationError(
+                f"the post-processor of like adds {token!r}, which is no special token there, so the new "
+                "vocabulary may lack it; give it as a special token of the new tokenizer, or take it out"
+            )
+
+
+# ---- other names
+
+
+def _refuse_unknown(
+    renamed: Mapping[str, str], like: PreTrainedTokenizerFast, state: Mapping[str, Any]
+) -> None:
+    known = {token.content for token in like.added_tokens_decoder.values()} | {state["model"]["unk_token"]}
+    for token in renamed:
+        if token not in known:
+            raise ConfigurationError(
+                f"special_tokens_map: {token!r} is no special token of {type(like).__name__}"
+            )
+
+
+def _renamed_token(token: AddedToken, renamed: Mapping[str, str]) -> AddedToken:
+    flags = {name: getattr(token, name) for name in (*_FLAGS, "special")}
+    return AddedToken(renamed.get(token.content, token.content), **flags)
+
+
+def _renamed_settings(
+    settings: dict[str, Any], renamed: Mapping[str, str], tokens: Set[str]
+) -> dict[str, Any]:
+    """Names of tokens are strings, or lists of them, in settings of any name; in chat templates, a part."""
+
+    def new(value: Any) -> Any:
+        if isinstance(value, str):
+            return renamed.get(value, value)
+        return [new(item) for item in value] if isinstance(value, list) else value
+
+    templates = settings.get("chat_template")
+    if isinstance(templates, Mapping):
+        templates = {name: _renamed_text(text, renamed, tokens) for name, text in templates.items()}
+    elif templates is not None:
+        templates = _renamed_text(templates, renamed, tokens)
+    named = {
+        name: new(value)
+        for name, value in settings.items()
+        if name.endswith("_token") or name in ("extra_special_tokens", "chat_control_tokens")
+    }
+    return {**settings, **named, **({} if templates is None else {"chat_template": templates})}
+
+
+def _renamed_text(text: str, renamed: Mapping[str, str], tokens: Set[str]) -> str:
+    """A chat template that writes the new names. A name of letters alone may be anything: it stays."""
+    names = {name for name in renamed if not re.fullmatch(r"\w+", name)}
+    if not names:
+        return text
+    # A name inside that of another token is no mention of it: the longest counts.
+    pattern = "|".join(map(re.escape, sorted(names | tokens, key=len, reverse=True)))
+    return re.sub(pattern, lambda found: renamed[found[0]] if found[0] in names else found[0], text)
+
+
+def _rename_in_state(state: dict[str, Any], renamed: Mapping[str, str], moved: Mapping[str, str]) -> None:
+    """Names in the model, padding, decoder and post-processor; only the last one names roles."""
+    in_template = {**renamed, **moved}
+    state["post_processor"] = with_tokens(
+        state["post_processor"], lambda token, token_id: (in_template.get(token, token), token_id)
     )
-    shell.add_tokens([token for token in like.added_tokens_decoder.values() if not token.special])
-    return shell
+    model, padding, decoder = state["model"], state["padding"], state["decoder"]
+    for part, name in ((model, "unk_token"), (padding, "pad_token"), (decoder, "pad_token")):
+        if part and name in part:
+            part[name] = renamed.get(part[name], part[name])
 
 
-def special_tokens_of(shell: PreTrainedTokenizerFast) -> list[AddedToken]:
-    """The special tokens, in the order of their ids."""
-    return [token for _, token in sorted(shell.added_tokens_decoder.items()) if token.special]
-
-
-def symbol_options(shell: PreTrainedTokenizerFast) -> dict[str, Any]:
-    """The arguments of `train` that make symbols of text as the model of `shell` does."""
-    pretokenizer = pretokenizer_of(shell.backend_tokenizer)
-    if pretokenizer.alphabet == "bytes":
-        return {}
-    model = shell.backend_tokenizer.model
-    options = {name: getattr(model, name) for name in CHARACTER_SETTINGS if getattr(model, name)}
-    if pretokenizer.writes_bytes:
-        options["initial_alphabet"] = list(SYMBOL_TO_BYTE)
-    return options
-
-
-def fill(shell: PreTrainedTokenizerFast, bpe: ScaffoldBPE, **kwargs: Any) -> ScaffoldTokenizerFast:
-    """A tokenizer with the vocabulary of `bpe`, and everything else from what `empty_like` gave.
-
-    Args:
-        shell: Its special tokens are those of `bpe`. Added tokens that are not special get ids from |V| on.
-        bpe: Trained with `special_tokens_of(shell)`.
-        **kwargs: As for `PreTrainedTokenizerFast`, in place of the settings of `shell`.
-    """
-    trained = bpe.to_tokenizer()
-    state = json.loads(shell.backend_tokenizer.to_str())
-    own = json.loads(trained.backend_tokenizer.to_str())
-    # The pre-tokenizer may have got a ByteLevel; without one there is no decoder for its symbols either.
-    state["pre_tokenizer"] = own["pre_tokenizer"]
-    state["decoder"] = state["decoder"] or own["decoder"]
-    state["model"] = {**own["model"], "dropout": state["model"]["dropout"]}
-    state["added_tokens"] = [token for token in state["added_tokens"] if token["special"]]
-    tokenizer = ScaffoldTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(json.dumps(state)),
-        scaffold=trained.scaffold,
-        **{**settings_of(shell), **kwargs},
-    )
-    tokenizer.add_tokens([token for token in shell.added_tokens_decoder.values() if not token.special])
-    return tokenizer
-
-
-def settings_of(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
-    """The arguments that make a tokenizer like this one, but for its vocabulary and files."""
-    settings = {name: value for name, value in tokenizer.init_kwargs.items() if name not in _LOADED}
-    return {**settings, "chat_template": tokenizer.chat_template}
-
-
-def _stock(like: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
-    """A tokenizer that shares everything with `like`, but makes stock ones and knows of no files."""
-    kind = PreTrainedTokenizerFast if isinstance(like, ScaffoldTokenizerFast) else type(like)
-    stock = object.__new__(kind)
-    stock.__dict__.update(like.__dict__, init_kwargs=settings_of(like))
-    return stock
+def _moved_roles(
+    like: PreTrainedTokenizerFast, state: Mapping[str, Any], roles: Mapping[str, Any]
+) -> dict[str, str]:
+    """What the tokens of these roles become in the post-processor."""
+    named = {name: getattr(like, name, None) for name in like.SPECIAL_TOKENS_ATTRIBUTES}
+    moved: dict[str, str] = {}
+    for token in {token for token, _ in added_by(state["post_processor"])}:
+        old = sorted(name for name in named if named[name] == token)
+        new = {str(roles[name]) if roles.get(name) is not None else token for name in old}
+        if len(new) > 1:
+            raise ConfigurationError(
+                f"{token!r} is {' and '.join(old)} of like, and its post-processor doesn't say which one it "
+                "adds; give both, or neither"
+            )
+        for name in new - {token}:
+            moved[token] = name
+    return moved

@@ -12,8 +12,7 @@ from transformers.utils import logging
 
 from hf_scaffold.counts import count
 from hf_scaffold.errors import VocabSizeError
-from hf_scaffold.like import empty_like, fill, special_tokens_of, symbol_options
-from hf_scaffold.pretokenize import pretokenizer_of
+from hf_scaffold.like import empty_like, fill, symbol_options
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 from hf_scaffold.trainer import train
 
@@ -36,9 +35,9 @@ def train_new_from_iterator(
     texts = logging.tqdm(
         _flat(text_iterator), desc="Pre-tokens", total=length, unit=" texts", disable=disable
     )
-    shell = empty_like(like, new_special_tokens, special_tokens_map)
-    counts = count(texts, pretokenizer=pretokenizer_of(shell.backend_tokenizer))
-    options = {"special_tokens": special_tokens_of(shell), **symbol_options(shell), **kwargs}
+    shell = empty_like(like, new_special_tokens or (), special_tokens_map)
+    counts = count(texts, pretokenizer=shell.pretokenizer)
+    options = {"special_tokens": shell.special_tokens, **symbol_options(shell), **kwargs}
     try:
         bpe = train(counts, vocab_size, **options)
     except VocabSizeError as error:  # stock trains on, to special tokens and alphabet alone

@@ -21,7 +21,7 @@ from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE
 from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH, source_names
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError, VocabSizeError
-from hf_scaffold.pretokenize import Pretokenizer, pretokenizer_of
+from hf_scaffold.pretokenize import Pretokenizer
 from hf_scaffold.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes
 from hf_scaffold.training_log import TrainingLog, with_merges
 
@@ -295,7 +295,7 @@ def train_tokenizer(
         >>> tokenizer.eos_token_id
         0
     """
-    from hf_scaffold.like import empty_like, fill, special_tokens_of, symbol_options
+    from hf_scaffold.like import empty_like, fill, symbol_options
 
     _refuse_misspelt(kwargs)
     specials = list({str(token): token for token in [*special_tokens, *special_tokens_in(kwargs)]}.values())
@@ -310,9 +310,9 @@ def train_tokenizer(
     if like is not None:
         if given := [name for name, value in {**pipeline, **symbols}.items() if value]:
             raise ConfigurationError(f"{' and '.join(given)} come from like; give either them or like")
-        shell = empty_like(like, specials)
-        specials = [*special_tokens_of(shell)]
-        pipeline = {"pretokenizer": pretokenizer_of(shell.backend_tokenizer)}
+        shell = empty_like(like, specials, roles=kwargs)
+        specials = [*shell.special_tokens]
+        pipeline = {"pretokenizer": shell.pretokenizer}
         symbols = symbol_options(shell)
     counts = count(
         source,
