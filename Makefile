@@ -9,15 +9,17 @@
 # make test-lowest  the tokenizer's tests on the lowest transformers and tokenizers there is support for
 # make explore  the tests of properties, on new random examples every time
 # make fuzz   the native encoder beside the backend's on random texts and calls (SECONDS=60 SEED=0.0)
+# make attack  files, texts and calls made to hurt the package (SECONDS=60 SEED=)
 # make debug-test  the suite on a build with bounds checks and sanitizers
 # make debug-fuzz  fuzz on that build
+# make debug-attack  attack on that build
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-all test-lowest setup bench bench-encode notebooks lint explore fuzz debug-test debug-fuzz clean
+.PHONY: demo test test-all test-lowest setup bench bench-encode notebooks lint explore fuzz attack debug-test debug-fuzz debug-attack clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
@@ -68,6 +70,9 @@ SEED := 0.0
 fuzz: $(VENV)/test-extras
 	$(BIN)/python tests/fuzz_native.py $(SECONDS) $(SEED)
 
+attack: $(VENV)/test-extras
+	PYTHONPATH=tests $(BIN)/python -m attack $(SECONDS) $(SEED:0.0=)
+
 # The sanitizers' run time has to be there before Python's first allocation. Leaks are not looked for: CPython
 # itself keeps memory until it exits.
 DEBUG_TESTS := tests/test_trainer.py tests/test_encoder.py tests/test_pretokenize.py tests/test_counter.py \
@@ -79,6 +84,9 @@ debug-test: $(VENV)-debug/installed
 
 debug-fuzz: $(VENV)-debug/installed
 	$(SANITIZED)python tests/fuzz_native.py $(SECONDS) $(SEED)
+
+debug-attack: $(VENV)-debug/installed
+	PYTHONPATH=tests $(SANITIZED)python -m attack $(SECONDS) $(SEED:0.0=)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -6,6 +6,7 @@ nothing but the algorithm differs, and every text can be encoded without an unkn
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
@@ -35,6 +36,7 @@ __all__ = ["BASELINES", "load_any_tokenizer", "require_vocab_size", "train_basel
 CONTINUING_PREFIX = "…"
 UNKNOWN = "<unk>"
 SENTENCEPIECE_UNIGRAM = "sentencepiece-unigram"
+WORD_ENDS = ("\ue000", "\ue001")  # not in the byte-level alphabet
 
 _ALPHABET = sorted(BYTE_TO_SYMBOL.values())
 _CHUNK = 1 << 20  # characters of a text that a trainer of `tokenizers` is fed with
@@ -61,6 +63,7 @@ def train_baseline(
 
             - "bpe": plain BPE, the tokens of `train(..., scaffold=False)`;
             - "wordpiece", "unigram": by the trainers of `tokenizers`, on the pre-tokens that were counted;
+              "unigram" with whole words among its candidates, which on pre-tokens that trainer leaves out;
             - "sentencepiece-bpe", "sentencepiece-unigram": by `sentencepiece`, on characters with
               byte_fallback and split_digits. Its words are the counted pre-tokens, without line ends and
               tabs, which it leaves to bytes. A space is "▁", as usual there. Its "unigram" needs the text,
@@ -158,36 +161,49 @@ def _continuing_symbols(counts: PreTokenCounts) -> set[str]:
 
 
 def _train_unigram(counts: PreTokenCounts, vocab_size: int, special_tokens: list[str]) -> Tokenizer:
+    # A string is a candidate only if different characters follow it. Whole words are followed by their end
+    # alone, so without two kinds of it only those that begin longer words could become tokens.
     trainer = trainers.UnigramTrainer(
-        vocab_size=vocab_size,
+        vocab_size=vocab_size + len(WORD_ENDS),
         special_tokens=special_tokens,
         initial_alphabet=_ALPHABET,
         show_progress=False,
     )
-    return _on_bytes(_trained(models.Unigram(), trainer, counts), counts, decoders.ByteLevel())
+    trained = json.loads(_trained(models.Unigram(), trainer, counts, WORD_ENDS).to_str())["model"]["vocab"]
+    # Both ends are tokens of one character, as the same character follows each. They go, scores stay: an end
+    # adds the same to every way to cut a word.
+    pieces = [(piece, score) for piece, score in trained if piece not in WORD_ENDS]
+    return _on_bytes(Tokenizer(models.Unigram(pieces)), counts, decoders.ByteLevel())
 
 
-def _trained(model: Any, trainer: Any, counts: PreTokenCounts) -> Tokenizer:
+def _trained(model: Any, trainer: Any, counts: PreTokenCounts, word_ends: Sequence[str] = ("",)) -> Tokenizer:
     """A model of `tokenizers`, trained on pre-tokens in the byte-level alphabet, which has no white space."""
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.train_from_iterator(_repeated(counts), trainer)
+    tokenizer.train_from_iterator(_repeated(counts, word_ends), trainer)
     return tokenizer
 
 
-def _repeated(counts: PreTokenCounts) -> Iterator[str]:
-    """Texts in which each pre-token occurs as often as it is counted, with a space behind each."""
+def _repeated(counts: PreTokenCounts, word_ends: Sequence[str] = ("",)) -> Iterator[str]:
+    """Texts in which each pre-token occurs as often as it is counted, with a space after each.
+
+    Args:
+        word_ends: What comes before the space; several share a pre-token's occurrences evenly, the first ones
+            taking what is left over.
+    """
     chunk, room = [], _CHUNK
-    for pretoken, left in counts.items():
-        word = bytes_to_symbols(pretoken) + " "
-        while left:
-            n = min(left, max(1, room // len(word)))
-            chunk.append(word * n)
-            room -= n * len(word)
-            left -= n
-            if room <= 0 or left:
-                yield "".join(chunk)
-                chunk, room = [], _CHUNK
+    for pretoken, count in counts.items():
+        for number, end in enumerate(word_ends):
+            left = (count + len(word_ends) - 1 - number) // len(word_ends)
+            word = bytes_to_symbols(pretoken) + end + " "
+            while left:
+                n = min(left, max(1, room // len(word)))
+                chunk.append(word * n)
+                room -= n * len(word)
+                left -= n
+                if room <= 0 or left:
+                    yield "".join(chunk)
+                    chunk, room = [], _CHUNK
     yield "".join(chunk)
 
 
