@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "dice.hpp"
+#include "hash_seed.hpp"
 #include "pair_key.hpp"
 #include "utf8.hpp"
 #include "widths.hpp"
@@ -42,6 +43,17 @@ class RuleTable {
   // The pair's rule; one of rank NO_RANK if there is none.
   const Rule& find(token_id_t left, token_id_t right) const { return slots_[probe(pair_key(left, right))].rule; }
 
+  // The most slots that a look-up passes. O(slots).
+  std::size_t longest_probe() const {
+    std::size_t longest = 0;
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i].rule.rank == NO_RANK) continue;
+      const std::size_t passed = (i - key_.of(slots_[i].key)) & (slots_.size() - 1);
+      longest = std::max(longest, passed + 1);
+    }
+    return longest;
+  }
+
  private:
   struct Slot {
     std::uint64_t key;
@@ -50,11 +62,12 @@ class RuleTable {
 
   std::size_t probe(std::uint64_t key) const {
     const std::size_t mask = slots_.size() - 1;
-    std::size_t slot = home_slot(key, slots_.size());
+    std::size_t slot = key_.of(key) & mask;
     while (slots_[slot].rule.rank != NO_RANK && slots_[slot].key != key) slot = (slot + 1) & mask;
     return slot;
   }
 
+  HashKey key_;
   std::vector<Slot> slots_;
 };
 
@@ -76,6 +89,8 @@ class CharacterTable {
 
   // Characters without a token become the tokens of their bytes, which count up from this one, that of byte 0.
   void set_bytes(token_id_t first) { first_byte_ = first; }
+
+  std::size_t longest_probe() const { return longest_chain(forms_); }
 
   // Calls add(token) for each symbol of the pre-token, from left to right. Bytes that are not UTF-8 are characters
   // without a token. These are dropped where nothing is set for them.
@@ -118,7 +133,7 @@ class CharacterTable {
     return found == forms_.end() ? NO_ID : found->second[form(continues, ends)];
   }
 
-  std::unordered_map<std::uint32_t, Forms> forms_;
+  std::unordered_map<std::uint32_t, Forms, KeyedHash> forms_;
   token_id_t unknown_ = NO_ID;
   token_id_t first_byte_ = NO_ID;
   bool fuse_ = false;
@@ -144,6 +159,11 @@ class BpeEncoder {
     if (static_cast<std::size_t>(token) >= replacements_.size()) replacements_.resize(token + 1);
     replacements_[token] = tokens;
     first_replaced_ = std::min(first_replaced_, token);
+  }
+
+  // The most entries that a look-up of a rule, a character or a whole pre-token compares. O(size of the tables).
+  std::size_t longest_probe() const {
+    return std::max({rules_.longest_probe(), characters_.longest_probe(), longest_chain(wholes_)});
   }
 
   // Appends the pre-token's tokens to `out`. Symbols without a token are dropped. `work` is scratch space, one
@@ -302,7 +322,7 @@ class BpeEncoder {
   std::vector<token_id_t> byte_ids_;
   CharacterTable characters_;
   bool by_character_ = false;
-  std::unordered_map<std::string, token_id_t> wholes_;
+  std::unordered_map<std::string, token_id_t, KeyedHash> wholes_;
   std::vector<std::vector<token_id_t>> replacements_;
   token_id_t first_replaced_ = std::numeric_limits<token_id_t>::max();  // most tokens are below: they need no look
 };

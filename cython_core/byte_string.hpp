@@ -34,23 +34,4 @@ inline TwoWords two_words(const byte_t* at, std::size_t length, std::size_t read
     return {word_at(copy), word_at(copy + 8)};
 }
 
-// A hash of two words whose low bits depend on all of theirs.
-inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-    const std::uint64_t hash = (a * 0x9E3779B97F4A7C15) ^ ((b << 32 | b >> 32) * 0xC2B2AE3D27D4EB4F);
-    return hash ^ hash >> 32;
-}
-
-// The same for a table that has no room to spare: at the price of a multiplication it spreads likes better.
-inline std::uint64_t mix_well(std::uint64_t a, std::uint64_t b) {
-    const std::uint64_t hash = mix(a, b) * 0xD6E8FEB86659FD93;
-    return hash ^ hash >> 32;
-}
-
-// A hash of length >= 8 bytes.
-inline std::uint64_t hash_of(const byte_t* bytes, std::size_t length) {
-    std::uint64_t hash = length;
-    for (std::size_t at = 0; at + 8 <= length; at += 8) hash = mix_well(hash, word_at(bytes + at));
-    return mix_well(hash, word_at(bytes + length - 8));
-}
-
 }  // namespace hf_scaffold

@@ -3,6 +3,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
 from libcpp cimport bool as bool_t
+from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
 import numpy as np
@@ -22,12 +23,20 @@ cdef extern from "scan.hpp" namespace "hf_scaffold" nogil:
     size_t find_last_cut "hf_scaffold::last_cut"(Preset preset, const byte_t* text, const byte_t* end)
 
 
+cdef extern from "hash_seed.hpp" namespace "hf_scaffold" nogil:
+    cdef cppclass HashKey:
+        HashKey()
+        @staticmethod
+        HashKey colliding()
+
+
 cdef extern from "pretoken_table.hpp" namespace "hf_scaffold" nogil:
     cdef cppclass CountedPretoken:
         size_t length
 
     cdef cppclass PretokenTable:
-        PretokenTable() except +
+        PretokenTable(HashKey) except +
+        size_t longest_probe()
         void merge(const PretokenTable& other) except +
         size_t size()
         vector[CountedPretoken] sorted() except +
@@ -105,10 +114,11 @@ cdef class PretokenCounter:
     """
 
     cdef Preset preset
-    cdef PretokenTable counts
+    cdef unique_ptr[PretokenTable] counts
 
-    def __init__(self, str preset not None):
+    def __cinit__(self, str preset not None, *, bool_t _colliding=False):
         self.preset = preset_of(preset)
+        self.counts.reset(new PretokenTable(HashKey.colliding() if _colliding else HashKey()))
 
     def add(self, texts):
         """Count the pre-tokens of each text: a whole document, or a piece of one cut at `last_cut`.
@@ -133,7 +143,7 @@ cdef class PretokenCounter:
                 invalid = first_invalid(views)
                 if invalid < 0:
                     for i in range(views.size()):
-                        count_pretokens(self.counts, self.preset, views[i].begin, views[i].end)
+                        count_pretokens(self.counts.get()[0], self.preset, views[i].begin, views[i].end)
         except OverflowError as error:
             raise CountOverflowError(str(error)) from None
         if invalid >= 0:
@@ -150,12 +160,17 @@ cdef class PretokenCounter:
             raise ConfigurationError("counters of different pre-tokenizers don't merge")
         try:
             with nogil:
-                self.counts.merge(other.counts)
+                self.counts.get().merge(other.counts.get()[0])
         except OverflowError as error:
             raise CountOverflowError(str(error)) from None
 
     def __len__(self):
-        return self.counts.size()
+        return self.counts.get().size()
+
+    @property
+    def longest_probe(self):
+        """The most entries that one look-up compares: a few dozen at most, whatever the texts are."""
+        return self.counts.get().longest_probe()
 
     def table(self):
         """All pre-tokens with their counts, in the order of their bytes.
@@ -166,7 +181,7 @@ cdef class PretokenCounter:
         cdef vector[CountedPretoken] pretokens
         cdef size_t i, n_bytes = 0
         with nogil:
-            pretokens = self.counts.sorted()
+            pretokens = self.counts.get().sorted()
             for i in range(pretokens.size()):
                 n_bytes += pretokens[i].length
         text = PyBytes_FromStringAndSize(NULL, n_bytes)

@@ -27,6 +27,7 @@ cdef extern from "bpe_encoder.hpp" namespace "hf_scaffold" nogil:
         void add_whole(const string&, token_id_t) except +
         void set_replacement(token_id_t, const vector[token_id_t]&) except +
         void encode(const unsigned char*, size_t, EncoderWork&, vector[token_id_t]&) except +
+        size_t longest_probe()
 
 
 cdef class PretokenEncoder:
@@ -88,6 +89,11 @@ cdef class PretokenEncoder:
             characters.set(character, continues, ends, token)
         characters.set_unknown(unknown, fuse_unknown)
         characters.set_bytes(first_byte)
+
+    @property
+    def longest_probe(self):
+        """The most entries that one look-up compares: a few dozen at most, whatever the merges are."""
+        return self.encoder.longest_probe()
 
     def encode(self, const unsigned char[::1] data, const long long[::1] offsets):
         """Encode the pre-tokens data[offsets[i] : offsets[i + 1]]; releases the GIL.

@@ -17,6 +17,7 @@
 #include <memory>
 
 #include "byte_string.hpp"
+#include "hash_seed.hpp"
 #include "large_array.hpp"
 #include "simd.hpp"
 #include "utf8.hpp"
@@ -40,7 +41,8 @@ public:
         std::size_t home;    // where the search for its slot begins
     };
 
-    explicit IdCache(std::size_t n_slots = FIRST_SLOTS) : n_slots_(n_slots), slots_(make_large_array<Slot>(n_slots)) {
+    explicit IdCache(HashKey key = {}, std::size_t n_slots = FIRST_SLOTS)
+        : key_(key), n_slots_(n_slots), slots_(make_large_array<Slot>(n_slots)) {
         std::uninitialized_value_construct_n(slots_.get(), n_slots);
     }
     IdCache(const IdCache&) = delete;
@@ -111,11 +113,23 @@ public:
     bool is_full() const { return size_.load(std::memory_order_relaxed) >= n_slots_ / 2; }
     std::size_t size() const { return size_.load(std::memory_order_relaxed); }
 
+    // The most slots that a look-up passes. O(slots).
+    std::size_t longest_probe() const {
+        std::size_t longest = 0;
+        for (std::size_t i = 0; i < n_slots_; ++i) {
+            const std::uint64_t high = slots_[i].high.load(std::memory_order_acquire);
+            if (high <= BUSY) continue;
+            const std::size_t passed = (i - key_.of(slots_[i].low, high)) & (n_slots_ - 1);
+            longest = std::max(longest, passed + 1);
+        }
+        return longest;
+    }
+
     // What takes the place of a full cache: one four times as large with the same content; an empty one at the
     // largest size, so that text of another kind finds room, too.
     std::shared_ptr<IdCache> successor() const {
-        if (n_slots_ >= LAST_SLOTS) return std::make_shared<IdCache>(LAST_SLOTS);
-        auto larger = std::make_shared<IdCache>(n_slots_ * 4);
+        if (n_slots_ >= LAST_SLOTS) return std::make_shared<IdCache>(key_, LAST_SLOTS);
+        auto larger = std::make_shared<IdCache>(key_, n_slots_ * 4);
         for (std::size_t i = 0; i < n_slots_; ++i) larger->add_copy(slots_[i]);
         return larger;
     }
@@ -168,13 +182,13 @@ private:
 
     Key key_of(const byte_t* bytes, std::size_t length, std::size_t readable) const {
         if (length > LONGEST) return {0, LONG << 56 | length, 0};  // in no slot
-        if (length > INLINE) return with_home(hash_of(bytes, length), LONG << 56 | length);
+        if (length > INLINE) return with_home(key_.of(bytes, length), LONG << 56 | length);
         const TwoWords words = two_words(bytes, length, readable);
         return with_home(words.low, words.high | static_cast<std::uint64_t>(length) << 56);
     }
 
     Key with_home(std::uint64_t low, std::uint64_t high) const {
-        return {low, high, static_cast<std::size_t>(mix(low, high) & (n_slots_ - 1))};
+        return {low, high, static_cast<std::size_t>(key_.of(low, high) & (n_slots_ - 1))};
     }
 
     // Where the pre-token is, or null.
@@ -206,6 +220,7 @@ private:
         }
     }
 
+    HashKey key_;
     std::size_t n_slots_;  // a power of two
     LargeArray<Slot> slots_;
     std::atomic<std::size_t> size_{0};

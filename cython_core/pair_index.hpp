@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "hash_seed.hpp"
 #include "pair_key.hpp"
 #include "widths.hpp"
 
@@ -77,6 +78,17 @@ class PairIndex {
     return pairs_[pair].cells;
   }
 
+  // The most slots that a look-up passes. O(slots).
+  std::size_t longest_probe() const {
+    std::size_t longest = 0;
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i].pair == FREE) continue;
+      const std::size_t passed = (i - key_.of(slots_[i].key)) & (slots_.size() - 1);
+      longest = std::max(longest, passed + 1);
+    }
+    return longest;
+  }
+
  private:
   static constexpr std::uint32_t FREE = std::numeric_limits<std::uint32_t>::max();
 
@@ -88,7 +100,7 @@ class PairIndex {
   // The slot that holds the key, or the free slot where it belongs. At most half the slots are taken.
   std::size_t probe(std::uint64_t key) const {
     const std::size_t mask = slots_.size() - 1;
-    std::size_t slot = home_slot(key, slots_.size());
+    std::size_t slot = key_.of(key) & mask;
     while (slots_[slot].pair != FREE && slots_[slot].key != key) slot = (slot + 1) & mask;
     return slot;
   }
@@ -101,6 +113,7 @@ class PairIndex {
     }
   }
 
+  HashKey key_;
   std::vector<Pair> pairs_;
   std::vector<Slot> slots_;
   CellArena cells_;

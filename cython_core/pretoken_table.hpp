@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "byte_string.hpp"
+#include "hash_seed.hpp"
 #include "utf8.hpp"
 #include "widths.hpp"
 
@@ -44,13 +45,15 @@ struct CountedPretoken {
 // words; the longer ones lie in one arena. Pre-tokens are never removed.
 class PretokenTable {
 public:
+    explicit PretokenTable(HashKey key = {}) : key_(key) {}
+
     // Counts `count` > 0 more occurrences of the pre-token of `length` > 0 bytes; at least `readable` >= length
     // bytes may be read there. Throws std::overflow_error, changing nothing, where the sum passes 2**63 - 1.
     void add(const byte_t* bytes, std::size_t length, std::size_t readable, count_t count = 1) {
         if (length > INLINE) return add_long(bytes, length, count);
         const TwoWords words = two_words(bytes, length, readable);
         const Slot key{{words.low, words.high}, length, count};
-        Slot& slot = find(hash_of_key(key), [&](const Slot& other) {
+        Slot& slot = find(hash_of(key), [&](const Slot& other) {
             return other.words[0] == key.words[0] && other.words[1] == key.words[1] && other.length == length;
         });
         slot.length != 0 ? increase(slot, count) : insert(slot, key);
@@ -64,6 +67,17 @@ public:
     }
 
     std::size_t size() const { return size_; }
+
+    // The most slots that a look-up passes. O(slots).
+    std::size_t longest_probe() const {
+        std::size_t longest = 0;
+        for (std::size_t i = 0; i < slots_.size(); ++i) {
+            if (slots_[i].length == 0) continue;
+            const std::size_t passed = (i - hash_of(slots_[i])) & (slots_.size() - 1);
+            longest = std::max(longest, passed + 1);
+        }
+        return longest;
+    }
 
     // All pre-tokens in the order of their bytes.
     std::vector<CountedPretoken> sorted() const {
@@ -85,8 +99,8 @@ private:
         count_t count;
     };
 
-    static std::uint64_t hash_of_key(const Slot& key) {
-        return key.length > INLINE ? key.words[0] : mix_well(key.words[0] + key.length, key.words[1]);
+    std::uint64_t hash_of(const Slot& slot) const {
+        return slot.length > INLINE ? slot.words[0] : key_.of(slot.words[0] + slot.length, slot.words[1]);
     }
 
     const byte_t* bytes_of(const Slot& slot) const {
@@ -123,11 +137,11 @@ private:
     }
 
     Slot& vacant(const Slot& key) {
-        return find(hash_of_key(key), [](const Slot&) { return false; });
+        return find(hash_of(key), [](const Slot&) { return false; });
     }
 
     void add_long(const byte_t* bytes, std::size_t length, count_t count) {
-        const std::uint64_t hash = hash_of(bytes, length);
+        const std::uint64_t hash = key_.of(bytes, length);
         Slot& slot = find(hash, [&](const Slot& other) {
             return other.length == length && other.words[0] == hash && std::memcmp(bytes_of(other), bytes, length) == 0;
         });
@@ -145,6 +159,7 @@ private:
         }
     }
 
+    HashKey key_;
     std::vector<Slot> slots_ = std::vector<Slot>(1 << 12);
     std::vector<byte_t> arena_;
     std::size_t size_ = 0;

@@ -32,11 +32,20 @@ cdef extern from "bpe_encoder.hpp" namespace "hf_scaffold" nogil:
         void set_byte(unsigned char, token_id_t)
         void add_rule(token_id_t, token_id_t, token_id_t)
         void set_replacement(token_id_t, const vector[token_id_t]&) except +
+        size_t longest_probe()
+
+
+cdef extern from "hash_seed.hpp" namespace "hf_scaffold" nogil:
+    cppclass HashKey:
+        HashKey()
+        @staticmethod
+        HashKey colliding()
 
 
 cdef extern from "id_cache.hpp" namespace "hf_scaffold" nogil:
     cppclass IdCache:
-        IdCache() except +
+        IdCache(HashKey) except +
+        size_t longest_probe()
         bint is_full()
         size_t size()
         shared_ptr[IdCache] successor() except +
@@ -174,14 +183,22 @@ cdef class TextEncoder:
     cdef unique_ptr[BpeEncoder] bpe
     cdef shared_ptr[IdCache] cache
 
-    def __init__(self, str preset not None, const token_id_t[::1] byte_ids, const token_id_t[:, ::1] rules, dict replacements):
+    def __init__(
+        self,
+        str preset not None,
+        const token_id_t[::1] byte_ids,
+        const token_id_t[:, ::1] rules,
+        dict replacements,
+        *,
+        bint _colliding=False,
+    ):
         cdef Py_ssize_t i
         if preset not in PRESETS:
             raise ConfigurationError(f"no native scanner for pre-tokenizer {preset!r}; there are: {', '.join(PRESETS)}")
         if byte_ids.shape[0] != 256:
             raise ValueError(f"byte_ids has {byte_ids.shape[0]} entries instead of 256")
         self.preset = <Preset><int>PRESETS[preset]
-        self.cache = make_shared[IdCache]()
+        self.cache = make_shared[IdCache](HashKey.colliding() if _colliding else HashKey())
         self.bpe.reset(new BpeEncoder(rules.shape[0]))
         cdef BpeEncoder* bpe = self.bpe.get()
         for i in range(256):
@@ -195,6 +212,11 @@ cdef class TextEncoder:
     def n_cached(self):
         """How many distinct pre-tokens the cache holds."""
         return self.cache.get().size()
+
+    @property
+    def longest_probe(self):
+        """The most entries that one look-up compares: a few dozen at most, whatever texts and merges are."""
+        return max(self.bpe.get().longest_probe(), self.cache.get().longest_probe())
 
     def encode(
         self,

@@ -83,6 +83,7 @@ cdef extern from "pair_index.hpp" namespace "hf_scaffold" nogil:
         Pair* find(token_id_t, token_id_t)
         uint32_t find_or_add(token_id_t, token_id_t) except +
         position_t* allocate_cells(uint32_t, position_t) except +
+        size_t longest_probe()
 
     cppclass TallyEntry "hf_scaffold::NeighbourTally::Entry":
         TallyEntry()
@@ -97,6 +98,10 @@ cdef extern from "pair_index.hpp" namespace "hf_scaffold" nogil:
         TallyEntry* at(token_id_t)
         void file_cells()
         void clear()
+
+cdef extern from "hash_seed.hpp" namespace "hf_scaffold" nogil:
+    cppclass KeyedHash:
+        pass
 
 cdef extern from "pair_key.hpp" namespace "hf_scaffold" nogil:
     uint64_t pair_key(token_id_t, token_id_t)
@@ -169,7 +174,7 @@ cdef class MergeLoop:
         # The candidates.
         PairIndex pairs
         CandidateQueue queue
-        unordered_set[string] specials
+        unordered_set[string, KeyedHash] specials
         vector[bool] some_special_has_length  # in bytes
         # Scratch space of _replace, kept to avoid allocation.
         vector[position_t] merged_cells
@@ -560,6 +565,11 @@ cdef class MergeLoop:
         return self._head_frequency()
 
     @property
+    def longest_probe(self):
+        """int: the most entries that one look-up of a pair compares: a few dozen at most, whatever the corpus is."""
+        return self.pairs.longest_probe()
+
+    @property
     def events(self):
         """list[tuple[str, int, int, int, int, int]]: kind, token, its frequency, left, right, their frequency.
 
@@ -598,7 +608,7 @@ cdef class AmbiguousMergeLoop(MergeLoop):
     """
 
     cdef:
-        unordered_map[string, token_id_t] ids
+        unordered_map[string, token_id_t, KeyedHash] ids
         vector[uint32_t] rules         # pairs in rank order
         # By pair.
         vector[TokenPair] tokens_of
@@ -751,7 +761,7 @@ cdef class MergeReplay(AmbiguousMergeLoop):
     """
 
     cdef:
-        unordered_map[uint64_t, uint32_t] rank_of  # pair_key -> rank
+        unordered_map[uint64_t, uint32_t, KeyedHash] rank_of  # pair_key -> rank
         vector[token_id_t] makes       # rank -> merged token
         vector[count_t] found          # rank -> occurrences of the pair when its turn came
 

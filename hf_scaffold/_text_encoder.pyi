@@ -15,7 +15,11 @@ class TextEncoder:
         byte_ids: NDArray[np.int32],
         rules: NDArray[np.int32],
         replacements: dict[int, list[int]],
+        *,
+        _colliding: bool = False,
     ) -> None: ...
+    @property
+    def longest_probe(self) -> int: ...
     @property
     def n_cached(self) -> int: ...
     def encode(
