@@ -109,6 +109,33 @@ def test_wordpiece_equals_training_on_the_text():
     assert {"hug", "pug", "pun", "bun", "hugs"} <= learned
 
 
+def test_unigram_takes_whole_words_for_tokens():
+    # Only "hug" begins a longer word; by itself the trainer would know no other whole word.
+    words = {" hippopotamus": 60, " crocodile": 50, " hug": 40, " hugs": 30, " once": 1}
+    counts = hs.PreTokenCounts.from_mapping(words)
+    tokenizer = hs.train_baseline("unigram", counts, 264)
+    for word in (" hippopotamus", " crocodile", " hug", " hugs"):
+        assert tokenizer.tokenize(word) == [bytes_to_symbols(word.encode())]
+    assert not {"\ue000", "\ue001"} & set("".join(tokenizer.get_vocab()))
+
+
+def test_unigram_is_no_worse_than_sentencepieces(trained, novel, held_out):
+    for text in (novel, held_out):
+        ours, theirs = (
+            hs.evaluate(trained[kind], [text]).bytes_per_token
+            for kind in ("unigram", "sentencepiece-unigram")
+        )
+        assert ours > 0.98 * theirs
+
+
+def test_word_ends_take_turns(counts):
+    texts = baselines._repeated(counts, ("<", ">"))
+    found = Counter(word for text in texts for word in text.split())
+    for pretoken, n in counts.items():
+        word = bytes_to_symbols(pretoken)
+        assert (found[word + "<"], found[word + ">"]) == ((n + 1) // 2, n // 2)
+
+
 @pytest.mark.parametrize("model_type", ["bpe", "unigram"])
 def test_encodes_as_sentencepiece_itself(model_type, counts, held_out):
     stream = io.BytesIO()
