@@ -1,25 +1,34 @@
 """Writing files so that a reader never sees half of one; telling a folder from a name on the Hub."""
 
+import contextlib
 import errno
+import filecmp
+import glob
+import importlib
 import os
 import secrets
-from collections.abc import Mapping
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-__all__ = ["refuse_missing_folder", "write_files"]
+__all__ = ["read_unmixed", "refuse_missing_folder", "saving", "settle", "write_files"]
 
 
-def write_files(folder: str | os.PathLike[str], contents: Mapping[str, bytes]) -> list[Path]:
+def write_files(
+    folder: str | os.PathLike[str], contents: Mapping[str, bytes], stale: Iterable[str] = ()
+) -> list[Path]:
     """Write several files into one folder, made if needed; returns their paths in order.
 
-    Every file is first written whole beside its destination, then all are renamed. An error or Ctrl-C
-    before the renames (a full disk, say) leaves the folder's old files as they were.
+    Whatever ends it, the folder has the old files or the new ones, never some of both: see `saving`.
 
     Args:
         folder: Destination folder.
         contents: File name to bytes.
+        stale: Patterns of files in the folder that go unless they are among these.
     Raises:
-        OSError: the folder or a file can't be written.
+        OSError: the folder or a file can't be written; with the path.
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -27,21 +36,14 @@ def write_files(folder: str | os.PathLike[str], contents: Mapping[str, bytes]) -
         ['a.txt', 'b.txt']
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    suffix = f".{secrets.token_hex(4)}.tmp"
-    temporary = {folder / name: folder / f".{name}{suffix}" for name in contents}
-    try:
-        for path, data in zip(temporary.values(), contents.values(), strict=True):
-            with open(path, "xb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-        for destination, path in temporary.items():
-            os.replace(path, destination)
-    finally:
-        for path in temporary.values():
-            path.unlink(missing_ok=True)
-    return list(temporary)
+    with saving(str(folder), stale) as staging:
+        for name, data in contents.items():
+            try:
+                Path(staging, name).write_bytes(data)
+            except OSError as error:
+                error.filename = error.filename or str(folder / name)
+                raise
+    return [folder / name for name in contents]
 
 
 def refuse_missing_folder(source: str) -> None:
@@ -54,3 +56,222 @@ def refuse_missing_folder(source: str) -> None:
     means_a_folder = path.is_absolute() or source.startswith((".", "~")) or len(path.parts) > 2
     if means_a_folder and not path.exists():
         raise FileNotFoundError(errno.ENOENT, "no such folder", source)
+
+
+# ---- several files, all of them or none: as in hf_scaffold/_files.py, so in tokenization_scaffold.py
+#
+# Files are written into `.saving-…` inside their folder; one rename, to `.saved-…`, commits them; then they
+# are moved to their places. Whoever comes next, to save or to load, finishes the moves of a process that was
+# killed, and removes what was never committed. The lock of `.saving.lock` ends with its process: it tells
+# what is left over from what is being written.
+
+LACKING = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # no locks, or no fsync of folders
+
+
+@contextlib.contextmanager
+def saving(folder: str, stale: Iterable[str] = ()) -> Iterator[str]:
+    """A new folder, whose files take their places in `folder` when the block ends; after an error, none does.
+
+    Args:
+        stale: Patterns of files in `folder` that go unless they are written again.
+    Raises:
+        OSError: with a path, whoever raised it.
+    """
+    missing = [path for path in (Path(folder), *Path(folder).parents) if not path.exists()]
+    staging = os.path.join(folder, f".saving-{secrets.token_hex(8)}")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with locked(folder, 60) as is_alone:
+            finish(folder, is_alone)
+            try:
+                os.mkdir(staging)
+                yield staging
+                commit(folder, staging, stale, is_alone)
+            finally:
+                shutil.rmtree(staging, ignore_errors=True)
+    except BaseException as error:
+        for path in missing:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        if isinstance(error, OSError) and error.errno is not None:
+            name = str(error.filename or folder)
+            error.filename = folder if name.endswith(".saving.lock") else name.replace(staging, folder)
+        raise
+
+
+@contextlib.contextmanager
+def locked(folder: str, seconds: float) -> Iterator[bool]:
+    """Wait while others save into a folder. Yields False where it has no locks, so that they still might."""
+    path, end = os.path.join(folder, ".saving.lock"), time.monotonic() + seconds
+    while True:
+        with open(path, "ab") as stream:
+            try:
+                is_alone = take_lock(stream.fileno())
+                is_ours = os.path.samestat(os.fstat(stream.fileno()), os.stat(path))  # else it was removed
+            except (BlockingIOError, PermissionError, FileNotFoundError):
+                is_ours = False
+            if is_ours:
+                try:
+                    yield is_alone
+                    return
+                finally:
+                    if os.name == "nt":  # which removes no open file
+                        stream.close()
+                    with contextlib.suppress(OSError):
+                        os.unlink(path)
+        if time.monotonic() > end:
+            raise TimeoutError(errno.ETIMEDOUT, "another process has been saving here for too long", folder)
+        time.sleep(0.01)
+
+
+def take_lock(descriptor: int) -> bool:
+    """False where there are no locks. Raises BlockingIOError or PermissionError if another process has it."""
+    try:
+        if os.name == "nt":
+            msvcrt = importlib.import_module("msvcrt")
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl = importlib.import_module("fcntl")
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in LACKING:
+            raise
+        return False
+    return True
+
+
+def commit(folder: str, staging: str, stale: Iterable[str], is_alone: bool) -> None:
+    written = files_in(staging)
+    for name in written:
+        new, target = os.path.join(staging, name), place(folder, name)
+        if os.path.isfile(target) and filecmp.cmp(new, target, shallow=False):
+            os.unlink(new)
+        else:
+            sync(new)
+    found = {path for pattern in stale for path in glob.glob(os.path.join(glob.escape(folder), pattern))}
+    removed = sorted({os.path.relpath(path, folder) for path in found if os.path.isfile(path)} - {*written})
+    changed = files_in(staging)
+    if len(changed) == 1 and not removed and not os.path.dirname(changed[0]):  # then its move commits it
+        os.replace(os.path.join(staging, changed[0]), os.path.join(folder, changed[0]))
+        sync(folder)
+    elif changed or removed:
+        Path(staging, ".removed").write_bytes(os.fsencode("\0".join(removed)))
+        sync(os.path.join(staging, ".removed"))
+        for path, _, _ in os.walk(staging):
+            sync(path)
+        committed = os.path.join(folder, os.path.basename(staging).replace("saving", "saved"))
+        os.rename(staging, committed)
+        try:
+            sync(folder)
+            finish(folder, is_alone)
+        except KeyboardInterrupt:
+            finish(folder, is_alone)  # a few renames
+            raise
+        except OSError:
+            if changed and files_in(committed) == changed:  # nothing was moved: as if there had been no save
+                os.rename(committed, staging)
+            raise
+
+
+def finish(folder: str, is_alone: bool) -> None:
+    """Move what is committed to its places, and remove what others left. Who calls this has the lock."""
+    for committed in folders_in(folder, ".saved-"):
+        for name in files_in(committed):
+            target = place(folder, name)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.replace(os.path.join(committed, name), target)
+        for name in filter(None, os.fsdecode(Path(committed, ".removed").read_bytes()).split("\0")):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(place(folder, name))
+            with contextlib.suppress(OSError):  # others are there, too
+                os.rmdir(os.path.join(folder, os.path.dirname(name)))
+        sync(folder)
+        os.rename(committed, os.path.join(folder, os.path.basename(committed).replace("saved", "saving")))
+    for leftover in folders_in(folder, ".saving-") if is_alone else ():
+        shutil.rmtree(leftover)
+
+
+def folders_in(folder: str, prefix: str) -> list[str]:
+    found = glob.glob(os.path.join(glob.escape(folder), f"{prefix}*"))
+    return sorted(path for path in found if os.path.isdir(path) and not os.path.islink(path))
+
+
+def files_in(folder: str) -> list[str]:
+    """In the order of moves: first what brings AutoTokenizer to `from_pretrained`, which finishes them."""
+    ours = (".removed", ".saving.lock")
+    paths = (os.path.join(path, name) for path, _, names in os.walk(folder) for name in {*names} - {*ours})
+    names = (os.path.relpath(path, folder) for path in paths)
+    return sorted(names, key=lambda name: (not name.endswith((".py", "tokenizer_config.json")), name))
+
+
+def place(folder: str, name: str) -> str:
+    """Where a file goes: never out of the folder, wherever a stranger's names and links may lead."""
+    target = os.path.join(folder, name)
+    parent = os.path.dirname(target)
+    inside = os.path.relpath(os.path.realpath(parent), os.path.realpath(folder))
+    if inside.startswith(os.pardir) or inside != (os.path.dirname(name) or os.curdir):
+        raise OSError(errno.EXDEV, "leads out of the folder that is saved into", target)
+    if os.path.isdir(target):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
+    if os.path.exists(parent) and not os.path.isdir(parent):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), parent)
+    if os.path.exists(parent) and os.stat(parent).st_dev != os.stat(folder).st_dev:
+        raise OSError(errno.EXDEV, "is not on the device of the folder that is saved into", target)
+    return target
+
+
+def sync(path: str) -> None:
+    """Wait until a file or folder is on the disk."""
+    is_folder = os.path.isdir(path)
+    if is_folder and os.name == "nt":  # which opens none
+        return
+    descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if not is_folder or error.errno not in LACKING:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def settle(folder: str) -> None:
+    """Finish a save that was committed and cut off. While one goes on, this waits for its moves alone."""
+    if not folders_in(folder, ".saved-"):
+        return
+    try:
+        with locked(folder, 10) as is_alone:
+            finish(folder, is_alone)
+    except OSError as error:
+        why = f"a save into it was cut off, and can't be finished here ({error.strerror})"
+        raise OSError(error.errno, f"{why}; load it once where it can be written to", folder) from error
+
+
+def read_unmixed(folder: str, names: tuple[str, ...], read: Callable[[], Any]) -> Any:
+    """What `read` makes of these files, all of them of one save, whoever saves meanwhile."""
+    for _ in range(100):
+        before = state_of(folder, names)
+        try:
+            content = read()
+        except Exception:
+            if state_of(folder, names) == before:
+                raise
+        else:
+            if state_of(folder, names) == before:
+                return content
+    raise OSError(errno.EBUSY, "others save into it all the time", folder)
+
+
+def state_of(folder: str, names: tuple[str, ...]) -> list[tuple[int, ...]]:
+    paths = [os.path.join(folder, name) for name in names]
+    for where in sorted({folder, *map(os.path.dirname, paths)}):
+        settle(where)
+    states: list[tuple[int, ...]] = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            status = os.stat(path)
+            states.append((status.st_ino, status.st_mtime_ns, status.st_size))
+    return states
+
+
+# ---- the end of these lines

@@ -20,7 +20,7 @@ from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE
 
 from hf_scaffold._encoder import PretokenEncoder
-from hf_scaffold._files import write_files
+from hf_scaffold._files import read_unmixed, write_files
 from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE, bytes_to_symbols, symbols_to_bytes
 from hf_scaffold.decoding import decoder_for
 from hf_scaffold.errors import ArtifactError, ConfigurationError
@@ -38,6 +38,7 @@ FORMAT_VERSION = 1
 VOCAB_FILE, MERGES_FILE, DEMOLISH_FILE = "vocab.json", "merges.txt", "demolish.json"
 LOG_FILE = "log.jsonl"
 MERGES_JSON_FILE = "merges.json"
+FILES = (VOCAB_FILE, MERGES_FILE, MERGES_JSON_FILE, DEMOLISH_FILE, LOG_FILE)
 MERGES_HEADER = "#version: 0.2"
 CHARACTER_SETTINGS = (
     "unk_token",
@@ -399,8 +400,8 @@ class ScaffoldBPE:
     def save(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Write vocab.json, merges.txt, demolish.json and, if there is a log, log.jsonl; returns their paths.
 
-        `tokenizers.models.BPE.from_file` reads the first two. The same artifact gives the same bytes. A
-        failed save leaves the folder's old files whole.
+        `tokenizers.models.BPE.from_file` reads the first two. The same artifact gives the same bytes.
+        Whatever ends it, a full disk, Ctrl-C or a kill: the folder loads as the old artifact or the new one.
 
         Characters may be spaces or line ends, which merges.txt can't hold; then it is merges.json, a list of
         [left, right], and demolish.json says so.
@@ -430,7 +431,7 @@ class ScaffoldBPE:
         }
         if self.log is not None:
             contents[LOG_FILE] = self.log.to_jsonl()
-        return write_files(folder, {name: text.encode() for name, text in contents.items()})
+        return write_files(folder, {name: text.encode() for name, text in contents.items()}, stale=FILES)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> ScaffoldBPE:
@@ -441,6 +442,14 @@ class ScaffoldBPE:
             ArtifactError: a file is truncated or they contradict each other; names file and entry.
         """
         folder = Path(folder)
+        # `train` saves an artifact beside a tokenizer, and together with it.
+        parent, name = os.path.split(os.path.realpath(folder))
+        names = tuple(os.path.join(name, file) for file in FILES)
+        artifact: ScaffoldBPE = read_unmixed(parent, names, lambda: cls._read(folder))
+        return artifact
+
+    @classmethod
+    def _read(cls, folder: Path) -> ScaffoldBPE:
         demolish = _read_json(folder / DEMOLISH_FILE)
         if (version := demolish.get("version")) != FORMAT_VERSION:
             raise ArtifactError(

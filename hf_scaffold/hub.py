@@ -12,6 +12,7 @@ from huggingface_hub import constants, get_token
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # exported, unannounced
 
+from hf_scaffold._files import settle
 from hf_scaffold.errors import ConfigurationError, HubError
 from hf_scaffold.workflow import load_tokenizer
 
@@ -56,6 +57,7 @@ def push_folder(
         raise ConfigurationError(f"{repo_id!r} can't name a repository (user/name): {error}") from None
     if not folder.is_dir():
         raise FileNotFoundError(errno.ENOENT, "no such folder", str(folder))
+    settle(str(folder))
     if not (folder / "scaffold.json").is_file():
         raise ConfigurationError(f"{folder} holds no tokenizer of hf_scaffold: there is no scaffold.json")
     tokenizer = load_tokenizer(str(folder.absolute()))

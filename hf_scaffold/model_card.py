@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from huggingface_hub import ModelCard, ModelCardData, hf_hub_download
 from huggingface_hub.errors import RemoteEntryNotFoundError, RevisionNotFoundError
 
+from hf_scaffold._files import write_files
+
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
@@ -52,7 +54,7 @@ def write_card(
     old = _card_in_repository(repo_id, revision, token)
     new = update_card(old, make_card(tokenizer, repo_id), tags or ())
     if new != old:
-        Path(folder, "README.md").write_bytes(new.encode(errors="surrogateescape"))
+        write_files(folder, {"README.md": new.encode(errors="surrogateescape")})
 
 
 def _card_in_repository(repo_id: str, revision: str | None, token: bool | str | None) -> str | None:

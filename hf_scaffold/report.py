@@ -186,8 +186,8 @@ class Report:
         """
         check_forms(paths)
         contents = {Path(path): FORMS[Path(path).suffix](self).encode() for path in paths}
-        for path, content in contents.items():
-            write_files(path.parent, {path.name: content})
+        for folder in dict.fromkeys(path.parent for path in contents):
+            write_files(folder, {path.name: data for path, data in contents.items() if path.parent == folder})
 
 
 FORMS: dict[str, Callable[[Report], str]] = {

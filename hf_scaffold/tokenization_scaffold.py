@@ -13,11 +13,18 @@ templates, padding) is stock code.
 
 import contextlib
 import copy
+import errno
+import filecmp
+import glob
+import importlib
 import json
 import os
 import re
+import secrets
+import shutil
 import sys
 import tempfile
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cache, partial, reduce
@@ -59,6 +66,14 @@ from transformers import BatchEncoding, PreTrainedTokenizerFast  # noqa: E402
 __all__ = ["ScaffoldTokenizerFast", "register"]
 
 VOCAB_FILES_NAMES = {"tokenizer_file": "tokenizer.json", "scaffold_file": "scaffold.json"}
+# Of the tokenizer that another one is saved over; stock would read them beside the new one's files. The last
+# two, which older releases wrote, would even take precedence over its config.
+STALE = (
+    "chat_template.jinja",
+    os.path.join("additional_chat_templates", "*.jinja"),
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
 # For tokenizer_config.json: AutoTokenizer finds the class without hf_scaffold, given trust_remote_code.
 AUTO_MAP = {"AutoTokenizer": [None, "tokenization_scaffold.ScaffoldTokenizerFast"]}
 SCAFFOLD_VERSION = 1
@@ -472,6 +487,21 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     # ---- loading, saving, copying ----
 
     @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """As stock; of a folder that is saved into meanwhile, or where that was cut off, all old or all new.
+
+        Raises:
+            OSError: a save was cut off in a folder that can't be written to, so that it can't be finished.
+        """
+        folder = os.path.join(str(pretrained_model_name_or_path), kwargs.get("subfolder") or "")
+        read = partial(super().from_pretrained, pretrained_model_name_or_path, *args, **kwargs)
+        if not os.path.isdir(folder):
+            return read()
+        templates = ("chat_template.jinja", "additional_chat_templates")
+        names = (*cls.vocab_files_names.values(), "tokenizer_config.json", *templates)
+        return read_unmixed(folder, names, read)
+
+    @classmethod
     def convert_to_native_format(cls, trust_remote_code: bool = False, **kwargs: Any) -> dict[str, Any]:
         """Leave tokenizer.json whole. Stock takes it apart for classes that have their own `__init__`."""
         return kwargs
@@ -496,23 +526,23 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     ) -> tuple[str, ...]:
         """Save as stock does, with scaffold.json and this class; returns the paths of the files.
 
-        Every file is first written whole into a temporary folder, then all are moved in: a full disk or
-        Ctrl-C leaves the old files as they were. The same tokenizer gives the same bytes, also after loading.
+        Whatever ends it, a full disk, Ctrl-C or a kill: the folder loads as the old tokenizer or the new one,
+        and the next save removes what was left. A chat template of the old one goes; other files stay. The
+        same tokenizer gives the same bytes, also after loading.
         With push_to_hub=True further arguments are those of `push_to_hub`, which follows.
         """
         save_directory = os.fspath(save_directory)
-        saving: dict[str, Any] = {"legacy_format": legacy_format, "filename_prefix": filename_prefix}
+        options: dict[str, Any] = {"legacy_format": legacy_format, "filename_prefix": filename_prefix}
         if save_format is not None:  # unknown to the first releases of transformers 5
-            saving["save_format"] = save_format
+            options["save_format"] = save_format
         if "save_jinja_files" in kwargs:
-            saving["save_jinja_files"] = kwargs.pop("save_jinja_files")
-        os.makedirs(save_directory, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".saving-", dir=save_directory) as folder:
-            saved = super().save_pretrained(folder, **saving, **kwargs)
-            paths = move_files(saved, folder, save_directory)
+            options["save_jinja_files"] = kwargs.pop("save_jinja_files")
+        prefix = f"{filename_prefix}-" if filename_prefix else ""
+        with saving(save_directory, [prefix + name for name in STALE]) as folder:
+            saved = super().save_pretrained(folder, **options, **kwargs)
         if push_to_hub:
-            self.push_to_hub(kwargs.pop("repo_id", Path(save_directory).name), saving=saving, **kwargs)
-        return paths
+            self.push_to_hub(kwargs.pop("repo_id", Path(save_directory).name), saving=options, **kwargs)
+        return tuple(os.path.join(save_directory, os.path.relpath(path, folder)) for path in saved)
 
     def push_to_hub(
         self,
@@ -566,7 +596,12 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         legacy_format: bool | None = None,
         filename_prefix: str | None = None,
     ) -> tuple[str, ...]:
-        saved = super()._save_pretrained(save_directory, file_names, legacy_format, filename_prefix)
+        try:
+            saved = super()._save_pretrained(save_directory, file_names, legacy_format, filename_prefix)
+        except Exception as error:  # tokenizers has no narrower class, not even for a full disk
+            if found := re.search(r"\(os error (\d+)\)$", str(error)):
+                raise OSError(int(found[1]), os.strerror(int(found[1]))) from error
+            raise
         module = Path(save_directory, "tokenization_scaffold.py")
         module.write_bytes(Path(__file__).read_bytes())
         return (*saved, *self.save_vocabulary(os.fspath(save_directory), filename_prefix), str(module))
@@ -1247,17 +1282,223 @@ def demolish_violations(
             yield f"{token!r} is demolished to {list(pieces)!r}, which spells something else"
 
 
-def move_files(saved: Iterable[str], folder: str, destination: str) -> tuple[str, ...]:
-    """Move all files of a folder into another one, once all are on the disk; the new paths of `saved`."""
-    files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
-    for path in files:
-        with open(path, "rb+") as stream:
-            os.fsync(stream.fileno())
-    for path in files:
-        target = Path(destination, path.relative_to(folder))
-        target.parent.mkdir(exist_ok=True)
-        os.replace(path, target)
-    return tuple(os.path.join(destination, os.path.relpath(path, folder)) for path in saved)
+# ---- several files, all of them or none: as in hf_scaffold/_files.py, so in tokenization_scaffold.py
+#
+# Files are written into `.saving-…` inside their folder; one rename, to `.saved-…`, commits them; then they
+# are moved to their places. Whoever comes next, to save or to load, finishes the moves of a process that was
+# killed, and removes what was never committed. The lock of `.saving.lock` ends with its process: it tells
+# what is left over from what is being written.
+
+LACKING = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # no locks, or no fsync of folders
+
+
+@contextlib.contextmanager
+def saving(folder: str, stale: Iterable[str] = ()) -> Iterator[str]:
+    """A new folder, whose files take their places in `folder` when the block ends; after an error, none does.
+
+    Args:
+        stale: Patterns of files in `folder` that go unless they are written again.
+    Raises:
+        OSError: with a path, whoever raised it.
+    """
+    missing = [path for path in (Path(folder), *Path(folder).parents) if not path.exists()]
+    staging = os.path.join(folder, f".saving-{secrets.token_hex(8)}")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with locked(folder, 60) as is_alone:
+            finish(folder, is_alone)
+            try:
+                os.mkdir(staging)
+                yield staging
+                commit(folder, staging, stale, is_alone)
+            finally:
+                shutil.rmtree(staging, ignore_errors=True)
+    except BaseException as error:
+        for path in missing:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        if isinstance(error, OSError) and error.errno is not None:
+            name = str(error.filename or folder)
+            error.filename = folder if name.endswith(".saving.lock") else name.replace(staging, folder)
+        raise
+
+
+@contextlib.contextmanager
+def locked(folder: str, seconds: float) -> Iterator[bool]:
+    """Wait while others save into a folder. Yields False where it has no locks, so that they still might."""
+    path, end = os.path.join(folder, ".saving.lock"), time.monotonic() + seconds
+    while True:
+        with open(path, "ab") as stream:
+            try:
+                is_alone = take_lock(stream.fileno())
+                is_ours = os.path.samestat(os.fstat(stream.fileno()), os.stat(path))  # else it was removed
+            except (BlockingIOError, PermissionError, FileNotFoundError):
+                is_ours = False
+            if is_ours:
+                try:
+                    yield is_alone
+                    return
+                finally:
+                    if os.name == "nt":  # which removes no open file
+                        stream.close()
+                    with contextlib.suppress(OSError):
+                        os.unlink(path)
+        if time.monotonic() > end:
+            raise TimeoutError(errno.ETIMEDOUT, "another process has been saving here for too long", folder)
+        time.sleep(0.01)
+
+
+def take_lock(descriptor: int) -> bool:
+    """False where there are no locks. Raises BlockingIOError or PermissionError if another process has it."""
+    try:
+        if os.name == "nt":
+            msvcrt = importlib.import_module("msvcrt")
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl = importlib.import_module("fcntl")
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in LACKING:
+            raise
+        return False
+    return True
+
+
+def commit(folder: str, staging: str, stale: Iterable[str], is_alone: bool) -> None:
+    written = files_in(staging)
+    for name in written:
+        new, target = os.path.join(staging, name), place(folder, name)
+        if os.path.isfile(target) and filecmp.cmp(new, target, shallow=False):
+            os.unlink(new)
+        else:
+            sync(new)
+    found = {path for pattern in stale for path in glob.glob(os.path.join(glob.escape(folder), pattern))}
+    removed = sorted({os.path.relpath(path, folder) for path in found if os.path.isfile(path)} - {*written})
+    changed = files_in(staging)
+    if len(changed) == 1 and not removed and not os.path.dirname(changed[0]):  # then its move commits it
+        os.replace(os.path.join(staging, changed[0]), os.path.join(folder, changed[0]))
+        sync(folder)
+    elif changed or removed:
+        Path(staging, ".removed").write_bytes(os.fsencode("\0".join(removed)))
+        sync(os.path.join(staging, ".removed"))
+        for path, _, _ in os.walk(staging):
+            sync(path)
+        committed = os.path.join(folder, os.path.basename(staging).replace("saving", "saved"))
+        os.rename(staging, committed)
+        try:
+            sync(folder)
+            finish(folder, is_alone)
+        except KeyboardInterrupt:
+            finish(folder, is_alone)  # a few renames
+            raise
+        except OSError:
+            if changed and files_in(committed) == changed:  # nothing was moved: as if there had been no save
+                os.rename(committed, staging)
+            raise
+
+
+def finish(folder: str, is_alone: bool) -> None:
+    """Move what is committed to its places, and remove what others left. Who calls this has the lock."""
+    for committed in folders_in(folder, ".saved-"):
+        for name in files_in(committed):
+            target = place(folder, name)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.replace(os.path.join(committed, name), target)
+        for name in filter(None, os.fsdecode(Path(committed, ".removed").read_bytes()).split("\0")):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(place(folder, name))
+            with contextlib.suppress(OSError):  # others are there, too
+                os.rmdir(os.path.join(folder, os.path.dirname(name)))
+        sync(folder)
+        os.rename(committed, os.path.join(folder, os.path.basename(committed).replace("saved", "saving")))
+    for leftover in folders_in(folder, ".saving-") if is_alone else ():
+        shutil.rmtree(leftover)
+
+
+def folders_in(folder: str, prefix: str) -> list[str]:
+    found = glob.glob(os.path.join(glob.escape(folder), f"{prefix}*"))
+    return sorted(path for path in found if os.path.isdir(path) and not os.path.islink(path))
+
+
+def files_in(folder: str) -> list[str]:
+    """In the order of moves: first what brings AutoTokenizer to `from_pretrained`, which finishes them."""
+    ours = (".removed", ".saving.lock")
+    paths = (os.path.join(path, name) for path, _, names in os.walk(folder) for name in {*names} - {*ours})
+    names = (os.path.relpath(path, folder) for path in paths)
+    return sorted(names, key=lambda name: (not name.endswith((".py", "tokenizer_config.json")), name))
+
+
+def place(folder: str, name: str) -> str:
+    """Where a file goes: never out of the folder, wherever a stranger's names and links may lead."""
+    target = os.path.join(folder, name)
+    parent = os.path.dirname(target)
+    inside = os.path.relpath(os.path.realpath(parent), os.path.realpath(folder))
+    if inside.startswith(os.pardir) or inside != (os.path.dirname(name) or os.curdir):
+        raise OSError(errno.EXDEV, "leads out of the folder that is saved into", target)
+    if os.path.isdir(target):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
+    if os.path.exists(parent) and not os.path.isdir(parent):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), parent)
+    if os.path.exists(parent) and os.stat(parent).st_dev != os.stat(folder).st_dev:
+        raise OSError(errno.EXDEV, "is not on the device of the folder that is saved into", target)
+    return target
+
+
+def sync(path: str) -> None:
+    """Wait until a file or folder is on the disk."""
+    is_folder = os.path.isdir(path)
+    if is_folder and os.name == "nt":  # which opens none
+        return
+    descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if not is_folder or error.errno not in LACKING:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def settle(folder: str) -> None:
+    """Finish a save that was committed and cut off. While one goes on, this waits for its moves alone."""
+    if not folders_in(folder, ".saved-"):
+        return
+    try:
+        with locked(folder, 10) as is_alone:
+            finish(folder, is_alone)
+    except OSError as error:
+        why = f"a save into it was cut off, and can't be finished here ({error.strerror})"
+        raise OSError(error.errno, f"{why}; load it once where it can be written to", folder) from error
+
+
+def read_unmixed(folder: str, names: tuple[str, ...], read: Callable[[], Any]) -> Any:
+    """What `read` makes of these files, all of them of one save, whoever saves meanwhile."""
+    for _ in range(100):
+        before = state_of(folder, names)
+        try:
+            content = read()
+        except Exception:
+            if state_of(folder, names) == before:
+                raise
+        else:
+            if state_of(folder, names) == before:
+                return content
+    raise OSError(errno.EBUSY, "others save into it all the time", folder)
+
+
+def state_of(folder: str, names: tuple[str, ...]) -> list[tuple[int, ...]]:
+    paths = [os.path.join(folder, name) for name in names]
+    for where in sorted({folder, *map(os.path.dirname, paths)}):
+        settle(where)
+    states: list[tuple[int, ...]] = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            status = os.stat(path)
+            states.append((status.st_ino, status.st_mtime_ns, status.st_size))
+    return states
+
+
+# ---- the end of these lines
 
 
 # ---- AutoTokenizer ----

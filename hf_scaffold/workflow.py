@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_scaffold._files import refuse_missing_folder
+from hf_scaffold._files import refuse_missing_folder, saving, settle
 from hf_scaffold.artifact import DEMOLISH_FILE, ScaffoldBPE, artifact_of
+from hf_scaffold.artifact import FILES as ARTIFACT_FILES
 from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH, Progress, find_files, import_extra, iter_documents
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError
@@ -152,8 +153,8 @@ def require_writable_file(path: Path) -> None:
 def save_tokenizer(bpe: ScaffoldBPE, folder: Path, **kwargs: Any) -> "ScaffoldTokenizerFast":
     """Write a transformers tokenizer into a folder, the artifact into its subfolder `artifact`.
 
-    Files of the same names are replaced, others stay. All are written whole before the first is replaced:
-    an error or Ctrl-C before that leaves the old tokenizer as it was.
+    Files of the same names are replaced, others stay. Whatever ends it, the folder loads as the old tokenizer
+    or the new one.
 
     Args:
         bpe: What training gave.
@@ -165,12 +166,12 @@ def save_tokenizer(bpe: ScaffoldBPE, folder: Path, **kwargs: Any) -> "ScaffoldTo
         OSError: the folder or a file can't be written.
     """
     tokenizer = bpe.to_tokenizer(**kwargs)
-    (folder / ARTIFACT_FOLDER).mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".saving-", dir=folder) as temporary:
-        tokenizer.save_pretrained(temporary)
-        bpe.save(Path(temporary, ARTIFACT_FOLDER))
-        for path in [path for path in Path(temporary).rglob("*") if path.is_file()]:
-            os.replace(path, folder / path.relative_to(temporary))
+    from hf_scaffold.tokenization_scaffold import STALE
+
+    stale = [*STALE, *(os.path.join(ARTIFACT_FOLDER, name) for name in ARTIFACT_FILES)]
+    with saving(str(folder), stale) as staging:
+        tokenizer.save_pretrained(staging)
+        bpe.save(Path(staging, ARTIFACT_FOLDER))
     return tokenizer
 
 
@@ -183,6 +184,7 @@ def load_artifact(source: str) -> ScaffoldBPE:
         OSError: there is nothing of the kind.
         ArtifactError, ValueError: a file is truncated, or the files contradict each other.
     """
+    settle(source)
     if Path(source, DEMOLISH_FILE).is_file():
         return ScaffoldBPE.load(source)
     return artifact_of(load_tokenizer(source))
@@ -194,6 +196,7 @@ def load_history(source: str, token: str) -> str:
     Raises:
         ConfigurationError: there is no training log, or no such token.
     """
+    settle(source)
     beside = Path(source, ARTIFACT_FOLDER)
     bpe = load_artifact(str(beside) if (beside / DEMOLISH_FILE).is_file() else source)
     try:
