@@ -10,6 +10,7 @@
 # make explore  the tests of properties, on new random examples every time
 # make fuzz   the native encoder beside the backend's on random texts and calls (SECONDS=60 SEED=0.0)
 # make attack  files, texts and calls made to hurt the package (SECONDS=60 SEED=)
+# make mutants  put small faults into the code, one at a time, and see that the tests notice (JOBS=1 ONLY=words); hours
 # make debug-test  the suite on a build with bounds checks and sanitizers
 # make debug-fuzz  fuzz on that build
 # make debug-attack  attack on that build
@@ -19,7 +20,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-all test-lowest setup bench bench-encode notebooks lint explore fuzz attack debug-test debug-fuzz debug-attack clean
+.PHONY: demo test test-all test-lowest setup bench bench-encode notebooks lint explore fuzz mutants attack debug-test debug-fuzz debug-attack clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
@@ -49,6 +50,7 @@ lint: $(VENV)/lint-extras
 	$(BIN)/mypy
 	$(CHECK_HEADERS)
 	$(CHECK_HEADERS) -U__SSE2__  # what other processors get
+	$(BIN)/python tests/mutants/run.py --check  # the faults still fit the code
 
 # The lowest supported releases, without torch. transformers 5.0 needs protobuf to pass errors on. Left out: an
 # argument that came with a later release; and the check that the tests use names of the newest one. datasets needs a
@@ -72,6 +74,12 @@ fuzz: $(VENV)/test-extras
 
 attack: $(VENV)/test-extras
 	PYTHONPATH=tests $(BIN)/python -m attack $(SECONDS) $(SEED:0.0=)
+
+# Goes on where it was stopped, as long as the tree is the same.
+JOBS := 1
+ONLY :=
+mutants: $(VENV)/test-extras
+	$(BIN)/python tests/mutants/run.py --resume --jobs $(JOBS) $(if $(ONLY),--only '$(ONLY)')
 
 # The sanitizers' run time has to be there before Python's first allocation. Leaks are not looked for: CPython
 # itself keeps memory until it exits.

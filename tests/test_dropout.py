@@ -106,6 +106,20 @@ def test_at_1_nothing_is_merged_and_at_0_everything(native):
     assert tokenizer.tokenize(TEXT, dropout=0) == toys.exact_tokens(toys.trained(), TEXT)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_what_shows_exactly_p_is_not_dropped(seed):
+    """The dice show 0, 1, … 2**24 - 1, each as likely, times 2**-24; what is less than p is dropped."""
+    result = toys.trained()
+    shown, above = 0.0, 1.0
+    while above - shown > 2**-24:
+        middle = (shown + above) / 2
+        drops = oracle.dice(middle, stream(seed, "ab"), 0)()
+        shown, above = (shown, middle) if drops else (middle, above)
+    tokenizer = toys.tokenizer(result)
+    assert tokenizer.tokenize("ab", dropout=shown, seed=seed) == ["ab"]
+    assert tokenizer.tokenize("ab", dropout=above, seed=seed) == ["a", "b"]
+
+
 @pytest.mark.parametrize("p", [0.1, 0.5])
 def test_no_scaffold_comes_out(native, p):
     tokenizer = toys.tokenizer(native=native)

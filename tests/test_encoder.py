@@ -41,6 +41,16 @@ def test_equals_tokenizers_over_every_pretoken_of_real_text(bpe, english_text):
     ]
 
 
+def test_the_raw_encoder_takes_special_tokens_whole_where_text_spells_them(bpe):
+    """As a plain BPE engine does; one with a character that stands for no byte can't be spelled."""
+    pretokens = [token.encode() for token in ("<|endoftext|>", "…", "<|endoftext", "house")]
+    raw, ends = bpe.raw_encoder.encode(b"".join(pretokens), np.cumsum([0, *map(len, pretokens)]))
+    backend = Tokenizer(bpe.raw_model())
+    expected = [backend.encode(bytes_to_symbols(pretoken)).ids for pretoken in pretokens]
+    assert [raw[a:b].tolist() for a, b in itertools.pairwise(ends)] == expected
+    assert expected[0] == [bpe.vocab["<|endoftext|>"]]
+
+
 @pytest.mark.parametrize("n", [1, 5, 30, 47, 48, 49, 50, 200, 3000])
 def test_equals_tokenizers_on_tokens_glued_together(bpe, n):
     rng = random.Random(n)

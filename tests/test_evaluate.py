@@ -398,6 +398,8 @@ def test_large_counts_are_exact(scaffold):
     assert occurring(hs.evaluate(scaffold, counts)) == {"hug": 2**61 + 2, "s": 1}
     with pytest.raises(CountOverflowError, match="beyond 2"):
         hs.evaluate(scaffold, hs.PreTokenCounts.from_mapping({"hug": 2**62}))
+    largest = hs.Evaluation("largest", ("a", "b"), np.array([2**63 - 1] * 2), n_bytes=2**64)
+    assert (largest.n_tokens, largest.mass_between(0, 1)) == (2**64 - 2, 1)
 
 
 def test_refusals(counts, scaffold, tmp_path):
