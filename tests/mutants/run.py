@@ -13,8 +13,8 @@ The faults are in faults/*.txt, a block each, a blank line between two:
     -   if (x.left != y.left) return x.left < y.left;
     +   if (x.left != y.left) return x.left > y.left;
 
-the name; the file, or files with these same lines, and the tests that should notice; lines to take out, to put
-in, and to find around them (with a blank in front). They must be found in one place only, whatever the
+the name; the file, or files with these same lines, and the tests that should notice; lines to take out, to
+put in, and to find around them (with a blank in front). They must be found in one place only, whatever the
 indentation. Comments begin with "#".
 """
 
