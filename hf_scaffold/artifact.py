@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from tokenizers.models import BPE
 
 from hf_scaffold._encoder import PretokenEncoder
 from hf_scaffold._files import read_unmixed, write_files
+from hf_scaffold._json import parse, shown, why_not_json
 from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE, bytes_to_symbols, symbols_to_bytes
 from hf_scaffold.decoding import decoder_for
 from hf_scaffold.errors import ArtifactError, ConfigurationError
@@ -111,6 +113,7 @@ class ScaffoldBPE:
     log: TrainingLog | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
+        _check_types(self)
         _check_symbols(self)
         _check_vocab(self)
         _check_demolish_map(self)
@@ -450,21 +453,21 @@ class ScaffoldBPE:
 
     @classmethod
     def _read(cls, folder: Path) -> ScaffoldBPE:
-        demolish = _read_json(folder / DEMOLISH_FILE)
+        path = folder / DEMOLISH_FILE
+        demolish = _read_json(path)
         if (version := demolish.get("version")) != FORMAT_VERSION:
             raise ArtifactError(
-                f"{folder / DEMOLISH_FILE}: format version {version!r} is unknown; "
-                f"this release reads {FORMAT_VERSION}"
+                f"{path}: format version {shown(version)} is unknown; this release reads {FORMAT_VERSION}"
             )
         as_json = demolish.get("merges_file") == MERGES_JSON_FILE
         try:
             return cls(
                 merges=_read_merges_json(folder) if as_json else _read_merges(folder / MERGES_FILE),
                 vocab=_read_vocab(folder / VOCAB_FILE),
-                demolish_map={token: tuple(parts) for token, parts in demolish["demolish"].items()},
+                demolish_map=_token_lists(demolish, "demolish"),
                 special_tokens=demolish["special_tokens"],
                 pretokenizer=Pretokenizer.from_json(json.dumps(demolish["pretokenizer"])),
-                raw_splits={token: (left, right) for token, (left, right) in demolish["raw_splits"].items()},
+                raw_splits=_pairs(demolish, "raw_splits"),
                 raw_agreement=demolish["raw_agreement"],
                 stop_reason=demolish["stop_reason"],
                 **{name: demolish[name] for name in CHARACTER_SETTINGS if name in demolish},
@@ -472,7 +475,7 @@ class ScaffoldBPE:
                 log=_read_log(folder) if demolish.get("log_file") == LOG_FILE else None,
             )
         except KeyError as error:
-            raise ArtifactError(f"{folder / DEMOLISH_FILE}: the entry {error} is missing") from None
+            raise ArtifactError(f"{path}: the entry {error} is missing") from None
         except (ArtifactError, ConfigurationError) as error:
             raise ArtifactError(f"{folder}: {error}") from None
 
@@ -569,10 +572,9 @@ def derive_demolish_map(
         for token in sorted(scaffolds, key=lengths.__getitem__):  # parts are shorter, so they come before
             if lengths[token] == math.inf:
                 break
-            pairs = rules[token]
-            if len(pairs) > 1:
-                pairs = sorted(pairs, key=lambda pair: lengths.get(pair[0], 1) + kinds[-1].get(pair[1], 1))
-            left, right = pairs[0]
+            left, right = min(
+                rules[token], key=lambda pair: lengths.get(pair[0], 1) + kinds[-1].get(pair[1], 1)
+            )
             results[token] = results.get(left, (left,)) + demolished[-1].get(right, (right,))
     return {token: demolished[0][token] for token in scaffolds}
 
@@ -581,8 +583,11 @@ def _demolished_lengths(rules: Mapping[str, Sequence[Pair]], prefix: str) -> lis
     """How many normal tokens stand for a scaffold token: as a first part and, with a prefix, as a later one.
 
     Where text spells the prefix, a token may have rules for both; else they don't differ. Parts that are not
-    in a dict count 1; infinity means that the part can't stand there. A rule may come before those of its
-    parts, so they are gone through until nothing changes: twice, where tokens are in the order of creation.
+    in a dict count 1; infinity means that the part can't stand there.
+
+    Cost: one look at each rule. Rules come in any order, but what a token adds to a spelling, all of it as a
+    first part and all but the prefix as a later one, is longer than what its parts add; so the shorter ones
+    go first. Where a part adds nothing, the other one is the token itself: such a rule shortens nothing.
     """
     first: dict[str, float] = dict.fromkeys(rules, math.inf)
     later = first
@@ -590,19 +595,60 @@ def _demolished_lengths(rules: Mapping[str, Sequence[Pair]], prefix: str) -> lis
         parts = {left for pairs in rules.values() for left, _ in pairs}
         later = {**first, **dict.fromkeys((part for part in parts if not part.startswith(prefix)), math.inf)}
     kinds = [first, later] if prefix else [first]
-    changed = True
-    while changed:
-        changed = False
-        for token, pairs in rules.items():
-            for left, right in pairs:
-                for lengths in kinds:
-                    length = lengths.get(left, 1) + later.get(right, 1)
-                    if length < lengths[token]:
-                        lengths[token], changed = length, True
+    places = [(len(token) - kind * len(prefix), kind, token) for token in rules for kind in range(len(kinds))]
+    for _, kind, token in sorted(places, key=itemgetter(0)):
+        lengths = kinds[kind]
+        lengths[token] = min(
+            (lengths.get(left, 1) + later.get(right, 1) for left, right in rules[token]), default=math.inf
+        )
     return kinds
 
 
 # ---- consistency
+
+
+def _check_types(bpe: ScaffoldBPE) -> None:
+    """Refuse what no later check could be asked about; a field's annotation says what it must be."""
+    is_right = {
+        "merges": isinstance(bpe.merges, list) and all(map(_is_pair, bpe.merges)),
+        "vocab": isinstance(bpe.vocab, dict)
+        and all(type(token) is str and type(token_id) is int for token, token_id in bpe.vocab.items()),
+        "demolish": _maps_to_tokens(bpe.demolish_map),
+        "special_tokens": isinstance(bpe.special_tokens, list)
+        and all(isinstance(token, str) for token in bpe.special_tokens),
+        "pretokenizer": isinstance(bpe.pretokenizer, Pretokenizer),
+        "raw_splits": _maps_to_tokens(bpe.raw_splits) and all(map(_is_pair, bpe.raw_splits.values())),
+        "raw_agreement": bpe.raw_agreement is None or type(bpe.raw_agreement) in (int, float),
+        "stop_reason": isinstance(bpe.stop_reason, str | None),
+        "unk_token": isinstance(bpe.unk_token, str | None),
+        "fuse_unk": isinstance(bpe.fuse_unk, bool),
+        "byte_fallback": isinstance(bpe.byte_fallback, bool),
+        "continuing_subword_prefix": isinstance(bpe.continuing_subword_prefix, str | None),
+        "end_of_word_suffix": isinstance(bpe.end_of_word_suffix, str | None),
+        "log": isinstance(bpe.log, TrainingLog | None),
+    }
+    for name, is_so in is_right.items():
+        if not is_so:
+            part = next(part for part in fields(bpe) if part.name in (name, f"{name}_map"))
+            raise ArtifactError(
+                f"{name}: {shown(getattr(bpe, part.name))} is not of the form {part.type} that it must have"
+            )
+
+
+def _is_pair(value: object) -> bool:
+    return _are_tokens(value) and len(value) == 2  # type: ignore[arg-type]  # a tuple, then
+
+
+def _are_tokens(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(token, str) and token for token in value)
+
+
+def _maps_to_tokens(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and all(isinstance(token, str) for token in value)
+        and all(map(_are_tokens, value.values()))
+    )
 
 
 def _check_symbols(bpe: ScaffoldBPE) -> None:
@@ -621,7 +667,7 @@ def _check_vocab(bpe: ScaffoldBPE) -> None:
     for position, (token, token_id) in enumerate(bpe.vocab.items()):
         if token_id != position:
             raise ArtifactError(
-                f"vocab: {token!r} has id {token_id!r} where {position} was expected; ids are dense"
+                f"vocab: {shown(token)} has id {shown(token_id)} where {position} was expected; ids are dense"
             )
         if not token:
             raise ArtifactError(f"vocab: the token with id {token_id} is empty")
@@ -641,16 +687,18 @@ def _check_merges(bpe: ScaffoldBPE) -> None:
         for part in pair:
             if part not in mergeable:
                 raise ArtifactError(
-                    f"merge {rank} {pair}: {part!r} is not a token that a merge can start from"
+                    f"merge {rank} {shown(pair)}: {shown(part)} is not a token that a merge can start from"
                 )
             if part not in first_rank and part not in symbols:
-                raise ArtifactError(f"merge {rank} {pair}: no merge before it makes {part!r}")
+                raise ArtifactError(f"merge {rank} {shown(pair)}: no merge before it makes {shown(part)}")
         if prefix and not pair[1].startswith(prefix):
-            raise ArtifactError(f"merge {rank} {pair}: {pair[1]!r} doesn't begin with {prefix!r}")
+            raise ArtifactError(
+                f"merge {rank} {shown(pair)}: {shown(pair[1])} doesn't begin with {shown(prefix)}"
+            )
         if merged not in mergeable:
-            raise ArtifactError(f"merge {rank} {pair}: {merged!r} is not in the vocab")
+            raise ArtifactError(f"merge {rank} {shown(pair)}: {shown(merged)} is not in the vocab")
         if pair in seen:
-            raise ArtifactError(f"merge {rank} {pair} is there twice")
+            raise ArtifactError(f"merge {rank} {shown(pair)} is there twice")
         seen.add(pair)
         first_rank.setdefault(merged, rank)
     vocab_size = bpe.vocab_size
@@ -660,11 +708,13 @@ def _check_merges(bpe: ScaffoldBPE) -> None:
             continue
         if token not in first_rank:
             if len(token) > 1:
-                raise ArtifactError(f"vocab: no merge makes {token!r} (id {token_id})")
-            raise ArtifactError(f"vocab: {token!r} (id {token_id}) is not in the byte-level alphabet")
+                raise ArtifactError(f"vocab: no merge makes {shown(token)} (id {token_id})")
+            raise ArtifactError(f"vocab: {shown(token)} (id {token_id}) is not in the byte-level alphabet")
         hidden = token_id >= vocab_size
         if hidden in made_last and first_rank[made_last[hidden]] > first_rank[token]:
-            raise ArtifactError(f"vocab: {token!r} (id {token_id}) was made before {made_last[hidden]!r}")
+            raise ArtifactError(
+                f"vocab: {shown(token)} (id {token_id}) was made before {shown(made_last[hidden])}"
+            )
         made_last[hidden] = token
 
 
@@ -672,16 +722,18 @@ def _check_demolish_map(bpe: ScaffoldBPE) -> None:
     for token in bpe.demolish_map:
         if bpe.vocab.get(token, -1) < bpe.vocab_size:
             raise ArtifactError(
-                f"demolish: {token!r} is not among the last {len(bpe.demolish_map)} ids of vocab"
+                f"demolish: {shown(token)} is not among the last {len(bpe.demolish_map)} ids of vocab"
             )
     for token, parts in bpe.demolish_map.items():
         for part in parts:
             if part not in bpe.vocab:
-                raise ArtifactError(f"demolish: {token!r} holds {part!r}, which is not in vocab")
+                raise ArtifactError(f"demolish: {shown(token)} holds {shown(part)}, which is not in vocab")
             if part in bpe.demolish_map:
-                raise ArtifactError(f"demolish: {token!r} holds {part!r}, which is itself a scaffold token")
+                raise ArtifactError(
+                    f"demolish: {shown(token)} holds {shown(part)}, which is itself a scaffold token"
+                )
         if not parts or bpe.affixes.spell(parts) != token:
-            raise ArtifactError(f"demolish: the parts {parts} don't spell {token!r}")
+            raise ArtifactError(f"demolish: the parts {shown(parts)} don't spell {shown(token)}")
 
 
 def _check_demolished_as_merged(bpe: ScaffoldBPE) -> None:
@@ -689,17 +741,20 @@ def _check_demolished_as_merged(bpe: ScaffoldBPE) -> None:
     if derived != bpe.demolish_map:
         token = next(token for token in derived if derived[token] != bpe.demolish_map[token])
         raise ArtifactError(
-            f"demolish: {token!r} is {bpe.demolish_map[token]}; its merges give {derived[token]}"
+            f"demolish: {shown(token)} is {shown(bpe.demolish_map[token])}; "
+            f"its merges give {shown(derived[token])}"
         )
 
 
 def _check_raw_splits(bpe: ScaffoldBPE) -> None:
     for token, split in bpe.raw_splits.items():
         if bpe.affixes.spell(split) != token:
-            raise ArtifactError(f"raw_splits: {split} doesn't spell {token!r}")
+            raise ArtifactError(f"raw_splits: {shown(split)} doesn't spell {shown(token)}")
         for part in (token, *split):
             if bpe.vocab.get(part, bpe.vocab_size) >= bpe.vocab_size:
-                raise ArtifactError(f"raw_splits: {part!r}, in the split of {token!r}, is not a normal token")
+                raise ArtifactError(
+                    f"raw_splits: {shown(part)}, in the split of {shown(token)}, is not a normal token"
+                )
     if bpe.raw_agreement is not None and not 0 <= bpe.raw_agreement <= 1:
         raise ArtifactError(f"raw_agreement: {bpe.raw_agreement} is not a share between 0 and 1")
 
@@ -707,6 +762,9 @@ def _check_raw_splits(bpe: ScaffoldBPE) -> None:
 def _check_training(bpe: ScaffoldBPE) -> None:
     if bpe.training is not None and not isinstance(bpe.training, Mapping):
         raise ArtifactError(f"training: must be a JSON object or null, not {type(bpe.training).__name__}")
+    for name in ("training", "stop_reason"):
+        if reason := why_not_json(getattr(bpe, name)):
+            raise ArtifactError(f"{name} can't be saved as JSON: {reason}")
 
 
 def _check_log(bpe: ScaffoldBPE) -> None:
@@ -714,46 +772,70 @@ def _check_log(bpe: ScaffoldBPE) -> None:
         return
     if bpe.log.frequencies.keys() != bpe.vocab.keys():
         token = min(bpe.log.frequencies.keys() ^ bpe.vocab.keys())
-        raise ArtifactError(f"log: {token!r} is only in one of vocab and the log's frequencies")
+        raise ArtifactError(f"log: {shown(token)} is only in one of vocab and the log's frequencies")
     merges = set(bpe.merges)
     for number, event in enumerate(bpe.log.events):
         for token in (event.token, *event.head):
             if token not in bpe.vocab:
-                raise ArtifactError(f"log, event {number}: {token!r} is not in vocab")
+                raise ArtifactError(f"log, event {number}: {shown(token)} is not in vocab")
         if event.kind == "merged" and event.head not in merges:
-            raise ArtifactError(f"log, event {number}: {event.head} is not among the merges")
+            raise ArtifactError(f"log, event {number}: {shown(event.head)} is not among the merges")
+
+
+# ---- reading
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     content = _parse_json(path)
-    if not isinstance(content, Mapping):
+    if not isinstance(content, dict):
         raise ArtifactError(f"{path}: holds a {type(content).__name__}, not a JSON object")
-    return dict(content)
+    return content
 
 
 def _parse_json(path: Path) -> Any:
+    text = _read_text(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse(text)
+    except ValueError as error:
+        raise ArtifactError(f"{path}: truncated or not JSON: {error}") from None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ArtifactError(f"{path}: not UTF-8 at byte {error.start}") from None
-    except json.JSONDecodeError as error:
-        raise ArtifactError(f"{path}: truncated or not JSON: {error}") from None
+    except IsADirectoryError:
+        raise ArtifactError(f"{path}: is a folder, not a file") from None
 
 
 def _read_log(folder: Path) -> TrainingLog:
     path = folder / LOG_FILE
-    try:
-        return TrainingLog.from_jsonl(path.read_text(encoding="utf-8"), str(path))
-    except UnicodeDecodeError as error:
-        raise ArtifactError(f"{path}: not UTF-8 at byte {error.start}") from None
+    return TrainingLog.from_jsonl(_read_text(path), str(path))
+
+
+def _token_lists(content: Mapping[str, Any], name: str) -> dict[str, tuple[str, ...]]:
+    """An entry of demolish.json that maps tokens to lists of tokens."""
+    lists = content[name]
+    if not isinstance(lists, dict) or not all(isinstance(tokens, list) for tokens in lists.values()):
+        raise ArtifactError(f"{name}: {shown(lists)} doesn't map tokens to lists of tokens")
+    return {token: tuple(tokens) for token, tokens in lists.items()}
+
+
+def _pairs(content: Mapping[str, Any], name: str) -> dict[str, Pair]:
+    lists = _token_lists(content, name)
+    for token, pair in lists.items():
+        if len(pair) != 2:
+            raise ArtifactError(f"{name}: {shown(pair)}, for {shown(token)}, is not two tokens")
+    return {token: (left, right) for token, (left, right) in lists.items()}
 
 
 def _read_vocab(path: Path) -> dict[str, int]:
     vocab = _read_json(path)
     for token, token_id in vocab.items():
-        if not isinstance(token_id, int):
-            raise ArtifactError(f"{path}: the id of {token!r} is {token_id!r}, not a whole number")
-    return dict(sorted(vocab.items(), key=lambda item: item[1]))
+        if type(token_id) is not int:
+            raise ArtifactError(f"{path}: the id of {shown(token)} is {shown(token_id)}, not a whole number")
+    return dict(sorted(vocab.items(), key=itemgetter(1)))
 
 
 def _merges_text(merges: Sequence[Pair]) -> str | None:
@@ -772,22 +854,21 @@ def _read_merges_json(folder: Path) -> list[Pair]:
     if not isinstance(merges, list):
         raise ArtifactError(f"{path}: holds a {type(merges).__name__}, not a list of merges")
     for number, pair in enumerate(merges):
-        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(t, str) and t for t in pair):
-            raise ArtifactError(f"{path}: merge {number}, {pair!r}, is not two tokens")
+        if not isinstance(pair, list) or not _is_pair(tuple(pair)):
+            raise ArtifactError(f"{path}: merge {number}, {shown(pair)}, is not two tokens")
     return [(left, right) for left, right in merges]
 
 
 def _read_merges(path: Path) -> list[Pair]:
-    try:
-        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise ArtifactError(f"{path}: not UTF-8 at byte {error.start}") from None
+    lines = _read_text(path).removesuffix("\n").split("\n")
     merges: list[Pair] = []
     for number, line in enumerate(lines, start=1):
         if number == 1 and line.startswith("#version"):
             continue
-        parts = line.split(" ")
-        if len(parts) != 2 or not all(parts):
-            raise ArtifactError(f"{path}, line {number}: {line!r} is not two tokens and a space between them")
-        merges.append((parts[0], parts[1]))
+        left, _, right = line.partition(" ")
+        if not left or not right or " " in right:
+            raise ArtifactError(
+                f"{path}, line {number}: {shown(line)} is not two tokens and a space between them"
+            )
+        merges.append((left, right))
     return merges

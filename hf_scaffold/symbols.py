@@ -39,10 +39,8 @@ class Affixes:
 
     def spell(self, tokens: tuple[str, ...] | list[str]) -> str:
         """The token that several make."""
-        first, *others = tokens
-        for token in others:
-            first = self.join(first, token)
-        return first
+        skip = len(self.prefix)
+        return "".join([tokens[0], *(token[skip:] for token in tokens[1:])])
 
     def readings(self, token: str) -> list[tuple[str, bool, bool]]:
         """Every way to read a token as one symbol: (character, continues, ends).
@@ -52,14 +50,12 @@ class Affixes:
             ([('x', True, False), ('x', True, True)], [])
         """
         readings: list[tuple[str, bool, bool]] = []
-        if len(token) > len(self.prefix) + 1 + len(self.suffix):
-            return readings
         for continues in (False, True):
             for ends in (False, True):
-                start = len(self.prefix) if continues else 0
-                character = token[start : start + 1]
-                if character and token == self.mark(character, continues, ends):
-                    readings.append((character, continues, ends))
+                start, end = len(self.prefix) * continues, len(self.suffix) * ends
+                # The length first: affixes may be long, and tokens many.
+                if len(token) == start + 1 + end and token == self.mark(token[start], continues, ends):
+                    readings.append((token[start], continues, ends))
         return readings
 
     def cuts(self, token: str) -> tuple[int, int]:

@@ -20,6 +20,7 @@ import importlib
 import json
 import os
 import re
+import reprlib
 import secrets
 import shutil
 import sys
@@ -27,7 +28,7 @@ import tempfile
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from functools import cache, partial, reduce
+from functools import cache, partial
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -81,6 +82,11 @@ SCAFFOLD_VERSION = 1
 NATIVE_INTERFACE = 1
 # Above every public id, now or after add_tokens: one comparison tells a scaffold token.
 FIRST_SCAFFOLD_ID = 1 << 31
+# Ids that a vocabulary of any size may use. Beyond them an id must be smaller than the vocabulary's JSON is
+# long: tables by id are made all over the place, and must not outgrow the file that they are made of.
+FREE_IDS = 1 << 16
+# Of what scaffold.json records besides: the depth up to which any program can read it.
+MAX_NESTING = 100
 # Tokens rebuilt around a scaffold token. An Encoding can only be built from JSON, at about 2 µs a token.
 WINDOW = 32
 # Kept per tokenizer: few settings alternate in practice, and each keeps its own table of added tokens.
@@ -112,7 +118,8 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
             optional; or scaffold_file, the path of its JSON.
         kwargs: As for `PreTrainedTokenizerFast`: eos_token, pad_token, model_max_length, …
     Raises:
-        ValueError: there is no scaffold, or it does not fit the vocabulary; the message names the violation.
+        ValueError: there is no scaffold, it does not fit the vocabulary, or a file is malformed; the message
+            names the file and the violation.
     Cost: the expanded model is built on the first call, in about 0.1 s at 32,000 tokens.
     Example:
         >>> vocab = {"a": 0, "b": 1, "c": 2, "abc": 3}
@@ -141,7 +148,11 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         specific = kwargs.get("model_specific_special_tokens") or {}
         if specific and all(name.endswith("_token") for name in specific):
             kwargs.update(kwargs.pop("model_specific_special_tokens"))
-        super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]  # stock has no annotations there
+        check_settings(kwargs)
+        if isinstance(backend := kwargs.get("tokenizer_object"), Tokenizer):
+            check_ids(backend, "tokenizer_object")  # before stock copies it, at a cost that follows the ids
+        with backend_errors(kwargs.get("tokenizer_file") or "tokenizer_object"):
+            super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]  # stock has no annotations there
         check_scaffold(scaffold, self._public, source)
         self._checked_model = model_state(self._public)
         self.cache.clear()  # a new backend, of which no one knows yet
@@ -315,6 +326,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         return (model, AddedTokens.of(public).state, *parts)
 
     def _add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
+        refuse_ids_in_gaps(self._public, new_tokens)
         added = super()._add_tokens(new_tokens, special_tokens=special_tokens)
         self.cache["additions"] = self.cache.get("additions", 0) + 1
         return added
@@ -490,16 +502,27 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
         """As stock; of a folder that is saved into meanwhile, or where that was cut off, all old or all new.
 
+        Args: As in stock; a scaffold, or a scaffold_file, takes the place of the folder's scaffold.json.
         Raises:
-            OSError: a save was cut off in a folder that can't be written to, so that it can't be finished.
+            ValueError: a file is missing, malformed or doesn't fit the others.
+            OSError: there is no such folder, nor a tokenizer of that name on the Hub; or a save was cut off
+                in a folder that can't be written to, so that it can't be finished.
         """
         folder = os.path.join(str(pretrained_model_name_or_path), kwargs.get("subfolder") or "")
-        read = partial(super().from_pretrained, pretrained_model_name_or_path, *args, **kwargs)
+        stock = partial(super().from_pretrained, pretrained_model_name_or_path, *args, **kwargs)
+        read = partial(read_or_name_the_file, stock, pretrained_model_name_or_path)
         if not os.path.isdir(folder):
             return read()
         templates = ("chat_template.jinja", "additional_chat_templates")
         names = (*cls.vocab_files_names.values(), "tokenizer_config.json", *templates)
         return read_unmixed(folder, names, read)
+
+    @classmethod
+    def _from_pretrained(cls, resolved_vocab_files: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        # What the caller gave, or else the folder's scaffold.json: tokenizer_config.json has no say in it.
+        kwargs.setdefault("scaffold", None)
+        kwargs["scaffold_file"] = kwargs.get("scaffold_file") or resolved_vocab_files.get("scaffold_file")
+        return super()._from_pretrained(resolved_vocab_files, *args, **kwargs)  # type: ignore[no-untyped-call]
 
     @classmethod
     def convert_to_native_format(cls, trust_remote_code: bool = False, **kwargs: Any) -> dict[str, Any]:
@@ -966,9 +989,9 @@ class Symbols:
         at = 0
         for token in encoding.tokens:
             self.first_symbol.append(at)
-            spelled, at = self.symbols[at], at + 1
-            while spelled != token:  # a token's length does not tell: affixes belong to symbols
-                spelled, at = join(spelled, self.symbols[at], prefix), at + 1
+            length, at = len(self.symbols[at]), at + 1
+            while length < len(token):
+                length, at = length + len(self.symbols[at]) - len(prefix), at + 1
         self.first_symbol.append(at)
 
     def offsets_of(self, position: int, parts: list[str]) -> list[Offsets]:
@@ -1166,6 +1189,94 @@ def refuse_lone_surrogates(name: str, text: Any) -> None:
         ) from None
 
 
+def refuse_ids_in_gaps(public: Tokenizer, new_tokens: Iterable[str | AddedToken]) -> None:
+    """The backend numbers added tokens from the number of tokens on; after a gap such an id is taken."""
+    new = {str(token) for token in new_tokens if public.token_to_id(str(token)) is None}
+    first, model = public.get_vocab_size(), public.model
+    for token_id in range(first, first + len(new)):
+        if (taken := model.id_to_token(token_id)) is not None:
+            raise ValueError(
+                f"can't add {shown(min(new))}: the ids of the vocabulary have gaps, and the token would "
+                f"share the id {token_id} with {shown(taken)}. Number the tokens without gaps"
+            )
+
+
+# ---- malformed content
+
+
+@contextlib.contextmanager
+def backend_errors(source: Any) -> Iterator[None]:
+    """What `tokenizers` raises on content that it can't read as a ValueError that names the source."""
+    try:
+        yield
+    except BaseException as error:
+        if not is_of_backend(error):
+            raise
+        raise ValueError(
+            f"tokenizers {tokenizers.__version__} can't read {source}: {error}. It may be truncated, or "
+            "made by a later release; save or fetch it again"
+        ) from error
+
+
+def read_or_name_the_file(read: Callable[[], Any], source: Any) -> Any:
+    """What `read` makes of a source; what stock stumbles over as a ValueError that names the file."""
+    try:
+        return read()
+    except BaseException as error:
+        if not is_of_malformed_content(error):
+            raise
+        raise ValueError(
+            f"{malformed_file(source)}: {type(error).__name__}: {error}. Save or fetch the tokenizer again"
+        ) from error
+
+
+def is_of_backend(error: BaseException) -> bool:
+    """Whether `tokenizers` raised it. Its panics are no Exceptions, and their class can't be imported."""
+    return type(error) is Exception or type(error).__name__ == "PanicException"
+
+
+def is_of_malformed_content(error: BaseException) -> bool:
+    """Whether stock code stumbled over content of the wrong type, or nested without end."""
+    kinds = (AttributeError, TypeError, LookupError, ArithmeticError, RecursionError, UnicodeError)
+    return is_of_backend(error) or isinstance(error, (*kinds, json.JSONDecodeError))
+
+
+def malformed_file(source: Any) -> str:
+    """The file of a folder that is no JSON, or what else can be said."""
+    folder = Path(os.fsdecode(source) if isinstance(source, (str, bytes, os.PathLike)) else "")
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        try:
+            json.loads(path.read_bytes())
+        except (ValueError, RecursionError, OSError):
+            return f"{path} is not valid JSON"
+    return f"{source} can't be loaded; an entry of its tokenizer_config.json may be of the wrong type"
+
+
+def shown(value: Any) -> str:
+    """The repr of a value, shortened: whoever wrote the file must not make the message long."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = 80
+    return short.repr(value)
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that stock takes, and stumbles over later: in a call, or when it saves."""
+    longest, chat = settings.get("model_max_length"), settings.get("chat_template")
+    if longest is not None and not isinstance(longest, (int, float)):
+        raise ValueError(f"model_max_length is {shown(longest)}, not a number")
+    if isinstance(chat, Mapping):
+        for name, template in chat.items():  # written to files of these names
+            if not isinstance(template, str) or not isinstance(name, str) or {*name} & {*"/\\\0"}:
+                raise ValueError(f"chat_template holds {shown({name: template})}, not templates by name")
+    for name in settings.keys() - {"tokenizer_object"}:
+        try:
+            json.dumps({name: settings[name]}, ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{name} holds a lone surrogate, which UTF-8 can't express") from None
+        except (TypeError, ValueError, RecursionError):
+            continue  # whatever it is, it is not from JSON
+
+
 def read_scaffold(path: str | None, folder: str | None) -> Any:
     # Always a ValueError: from_pretrained puts a sentence of its own in place of any OSError's.
     if path is None or not os.path.isfile(path):
@@ -1176,11 +1287,28 @@ def read_scaffold(path: str | None, folder: str | None) -> Any:
             "PreTrainedTokenizerFast"
         )
     try:
-        return json.loads(Path(path).read_bytes())
-    except ValueError as error:
+        return json.loads(
+            Path(path).read_bytes(), object_pairs_hook=distinct_entries, parse_constant=refuse_constant
+        )
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{path} is not valid JSON ({error}); it may be truncated. Save or fetch it again"
         ) from error
+    except OSError as error:
+        raise ValueError(f"{path} can't be read: {error}") from error
+
+
+def distinct_entries(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"the entry {shown(twice)} is there twice")
+    return entries
+
+
+def refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def check_scaffold(scaffold: Any, backend: Tokenizer, source: str) -> None:
@@ -1190,36 +1318,24 @@ def check_scaffold(scaffold: Any, backend: Tokenizer, source: str) -> None:
 
 
 def violations(scaffold: Any, backend: Tokenizer) -> Iterator[str]:
-    """What keeps this scaffold from being one for this backend."""
+    """What keeps this scaffold from being one for this backend: after the first one, nothing is certain.
+
+    Cost: linear in the size of both.
+    """
     if not isinstance(backend.model, BPE):
         yield f"the model is {type(backend.model).__name__}, not BPE"
-        return
-    if not isinstance(scaffold, Mapping):
-        yield f"a JSON object is needed, not {type(scaffold).__name__}"
-        return
-    if scaffold.get("version") != SCAFFOLD_VERSION:
-        yield f"version is {scaffold.get('version')!r}, not {SCAFFOLD_VERSION}; update hf_scaffold"
-        return
-    merges, demolish = scaffold.get("merges"), scaffold.get("demolish")
-    if not isinstance(merges, (list, tuple)) or not all(map(is_pair, merges)):
-        yield "merges must be a list of [left, right]"
-        return
-    if not isinstance(demolish, Mapping) or not all(map(is_token_list, demolish.values())):
-        yield "demolish must map scaffold tokens to lists of tokens"
-        return
-    agreement = scaffold.get("raw_agreement")
-    if agreement is not None and not (isinstance(agreement, (int, float)) and 0 <= agreement <= 1):
-        yield f"raw_agreement is {agreement!r}, not a share from 0 to 1"
-    training = scaffold.get("training")
-    if training is not None and not isinstance(training, Mapping):
-        yield f"training must be a JSON object, not {type(training).__name__}"
+    yield from form_violations(scaffold)
+    merges, demolish = scaffold["merges"], scaffold["demolish"]
     vocab = backend.get_vocab(with_added_tokens=False)
+    added = {token.content for token in backend.get_added_tokens_decoder().values()}
+    yield from id_violations(backend)
     prefix, suffix = backend.model.continuing_subword_prefix or "", backend.model.end_of_word_suffix or ""
     merged = {join(left, right, prefix) for left, right in merges}
     yield from merge_violations(merges, vocab.keys() | demolish.keys(), prefix)
     yield from demolish_violations(demolish, vocab, merged, prefix)
-    added = {token.content for token in backend.get_added_tokens_decoder().values()}
     unused = set(scaffold.get("unused") or ())  # by text; their ids are reserved
+    for token in unused - vocab.keys():
+        yield f"unused holds {shown(token)}, which is no public token"
     for token in vocab:
         if not (
             token in merged
@@ -1229,7 +1345,74 @@ def violations(scaffold: Any, backend: Tokenizer) -> Iterator[str]:
             or is_symbol(token, prefix, suffix)
             or token in unused
         ):
-            yield f"no merge makes the public token {token!r}"
+            yield f"no merge makes the public token {shown(token)}"
+
+
+def form_violations(scaffold: Any) -> Iterator[str]:
+    """What a scaffold lacks for each entry to be of its type, and all of it to be written as JSON."""
+    if not isinstance(scaffold, Mapping):
+        yield f"a JSON object is needed, not {type(scaffold).__name__}"
+    version = scaffold.get("version")
+    if type(version) is not int or version != SCAFFOLD_VERSION:
+        yield f"version is {shown(version)}, not {SCAFFOLD_VERSION}; update hf_scaffold"
+    merges, demolish = scaffold.get("merges"), scaffold.get("demolish")
+    if not isinstance(merges, (list, tuple)) or not all(map(is_pair, merges)):
+        yield "merges must be a list of [left, right]"
+    if not isinstance(demolish, Mapping) or not all(map(is_token_list, demolish.values())):
+        yield "demolish must map scaffold tokens to lists of tokens"
+    if not is_token_list(scaffold.get("unused") or []):
+        yield "unused must be a list of tokens"
+    agreement = scaffold.get("raw_agreement")
+    if agreement is not None and not (type(agreement) in (int, float) and 0 <= agreement <= 1):
+        yield f"raw_agreement is {shown(agreement)}, not a share from 0 to 1"
+    training = scaffold.get("training")
+    if training is not None and not isinstance(training, Mapping):
+        yield f"training must be a JSON object, not {type(training).__name__}"
+    for name in scaffold.keys() - {"version", "merges", "demolish", "unused"}:
+        if reason := why_not_json({name: scaffold[name]}):
+            yield f"{shown(name)} can't be saved: {reason}"
+
+
+def why_not_json(content: Any) -> str | None:
+    """Why this can't be written as JSON in UTF-8: NaN, a lone surrogate, nesting without end, …"""
+    try:
+        json.dumps(content, ensure_ascii=False, allow_nan=False, sort_keys=True).encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        return f"{type(error).__name__}: {error}"
+    level: list[Any] = [[content]]
+    for _ in range(MAX_NESTING):  # a scaffold that only just loads would not where the stack is deeper
+        parts = (x.values() if isinstance(x, Mapping) else x for x in level)
+        level = [part for within in parts for part in within if isinstance(part, (Mapping, list, tuple))]
+    return "it is nested too deeply" if level else None
+
+
+def check_ids(backend: Tokenizer, source: str) -> None:
+    violation = next(id_violations(backend), None)
+    if violation is not None:
+        raise ValueError(f"{source} can't be used: {violation}")
+
+
+def id_violations(backend: Tokenizer) -> Iterator[str]:
+    """Ids that two tokens share, or that leave so large gaps that tables by id outgrow the vocabulary."""
+    vocab = backend.get_vocab(with_added_tokens=False)
+    added = {token_id: token.content for token_id, token in backend.get_added_tokens_decoder().items()}
+    if len({*vocab.values()}) < len(vocab):
+        tokens: dict[int, str] = {}
+        for token in sorted(vocab, key=lambda token: (vocab[token], token)):
+            if vocab[token] in tokens:
+                yield f"{shown(tokens[vocab[token]])} and {shown(token)} share the id {vocab[token]}"
+            tokens[vocab[token]] = token
+    taken = {token_id for token_id, token in added.items() if vocab.get(token) != token_id}
+    for token, token_id in vocab.items():
+        if token_id in taken:
+            yield f"{shown(token)} and the added token {shown(added[token_id])} share the id {token_id}"
+    limit = min(max(FREE_IDS, sum(map(len, vocab)) + 5 * len(vocab)), FIRST_SCAFFOLD_ID)
+    if max(vocab.values(), default=0) >= limit:
+        token = max(vocab, key=vocab.__getitem__)
+        yield (
+            f"the id of {shown(token)} is {vocab[token]}, too large for {len(vocab):,} tokens: it must be "
+            f"below {limit:,}. Number the tokens with smaller gaps"
+        )
 
 
 def join(left: str, right: str, prefix: str) -> str:
@@ -1257,13 +1440,16 @@ def is_token_list(value: Any) -> bool:
 def merge_violations(merges: Iterable[Iterable[str]], expanded: Set[str], prefix: str) -> Iterator[str]:
     seen = set()
     for rank, (left, right) in enumerate(merges):
+        problem = None
         if not right.startswith(prefix):
-            yield f"merges[{rank}], ({left!r}, {right!r}): {right!r} does not begin with {prefix!r}"
+            problem = f": {shown(right)} does not begin with {shown(prefix)}"
         for token in (left, right, join(left, right, prefix)):
             if token not in expanded:
-                yield f"merges[{rank}], ({left!r}, {right!r}): {token!r} is neither public nor a scaffold"
+                problem = problem or f": {shown(token)} is neither public nor a scaffold"
         if (left, right) in seen:
-            yield f"merges[{rank}], ({left!r}, {right!r}), is there twice"
+            problem = problem or ", is there twice"
+        if problem is not None:
+            yield f"merges[{rank}], ({shown(left)}, {shown(right)}){problem}"
         seen.add((left, right))
 
 
@@ -1272,14 +1458,21 @@ def demolish_violations(
 ) -> Iterator[str]:
     for token, pieces in demolish.items():
         if token in vocab:
-            yield f"{token!r} is demolished, though it is a public token"
+            yield f"{shown(token)} is demolished, though it is a public token"
         if token not in merged:
-            yield f"no merge makes the scaffold token {token!r}"
+            yield f"no merge makes the scaffold token {shown(token)}"
         for piece in pieces:
             if piece not in vocab:
-                yield f"{token!r} is demolished to {piece!r}, which is no public token"
-        if not pieces or reduce(partial(join, prefix=prefix), pieces) != token:
-            yield f"{token!r} is demolished to {list(pieces)!r}, which spells something else"
+                yield f"{shown(token)} is demolished to {shown(piece)}, which is no public token"
+        if not pieces or "".join([pieces[0], *(piece[len(prefix) :] for piece in pieces[1:])]) != token:
+            yield f"{shown(token)} is demolished to {shown(list(pieces))}, which spells something else"
+        # So a token has no more pieces than characters, and each stands for some of them.
+        for piece in pieces[1:]:
+            if not piece.startswith(prefix) or piece == prefix != "":
+                yield (
+                    f"{shown(token)} is demolished to {shown(list(pieces))}, but {shown(piece)} does not "
+                    f"begin with {shown(prefix)} and go on"
+                )
 
 
 # ---- several files, all of them or none: as in hf_scaffold/_files.py, so in tokenization_scaffold.py

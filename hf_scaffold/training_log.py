@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from hf_scaffold._json import parse, shown
 from hf_scaffold.errors import ArtifactError
 
 __all__ = ["Event", "TrainingLog"]
@@ -102,20 +103,33 @@ class TrainingLog:
         for number, line in enumerate(lines, start=1):
             try:
                 rows.append(_parse_event(line))
-            except (ValueError, TypeError, KeyError) as error:
+            except ValueError as error:
                 raise ArtifactError(f"{source}, line {number}: {line[:100]!r} is no event: {error}") from None
         try:
-            frequencies = {token: int(n) for token, n in json.loads(last)["frequencies"].items()}
+            frequencies = parse(last)["frequencies"]
+            are_counts = all(type(n) is int and n >= 0 for n in frequencies.values())
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise ArtifactError(f"{source}: truncated: the last line must hold the frequencies") from None
+            are_counts = False
+        if not are_counts:
+            raise ArtifactError(f"{source}: truncated: the last line must hold the frequencies")
         return cls(tuple(with_merges(rows)), frequencies)
 
 
 def _parse_event(line: str) -> Row:
-    row = json.loads(line)
-    if row["event"] not in KINDS:
-        raise ValueError(f"the event is {row['event']!r}, not one of {', '.join(KINDS)}")
-    return row["event"], row["token"], int(row["frequency"]), tuple(row["head"]), int(row["head_frequency"])
+    row = parse(line)
+    if not isinstance(row, dict):
+        raise ValueError(f"it is a {type(row).__name__}")
+    if row.get("event") not in KINDS:
+        raise ValueError(f"the event is {shown(row.get('event'))}, not one of {', '.join(KINDS)}")
+    token, head = row.get("token"), row.get("head")
+    frequency, head_frequency = row.get("frequency"), row.get("head_frequency")
+    if not isinstance(token, str):
+        raise ValueError("its token is no string")
+    if not isinstance(head, list) or len(head) not in (1, 2) or not all(isinstance(t, str) for t in head):
+        raise ValueError("its head is not one token or two")
+    if type(frequency) is not int or type(head_frequency) is not int:
+        raise ValueError("its frequencies are no whole numbers")
+    return row["event"], token, frequency, tuple(head), head_frequency
 
 
 def with_merges(rows: Iterable[Row]) -> Iterator[Event]:
