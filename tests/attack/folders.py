@@ -7,6 +7,7 @@ the size of files, an id that no token has, native and general path at odds, a t
 """
 
 import argparse
+import contextlib
 import copy
 import json
 import os
@@ -90,6 +91,8 @@ def examine(folder: Path, kind: str) -> str:
         if marker.exists():
             marker.unlink()
             raise Finding("load", "the folder's own code was run")
+        if not (folder.parent / "canary").exists():
+            raise Finding("load", "a file outside of the folder is gone")
     return "right"
 
 
@@ -397,10 +400,12 @@ class Campaign:
 def put(files: Files, folder: Path) -> None:
     folder.mkdir(parents=True)
     for name, content in files.items():
-        if content is None:
-            (folder / name).mkdir()
-        else:
-            (folder / name).write_bytes(content)
+        path = folder / name
+        with contextlib.suppress(
+            FileExistsError, NotADirectoryError, IsADirectoryError
+        ):  # one in the other's place
+            path.parent.mkdir(exist_ok=True)
+            path.mkdir() if content is None else path.write_bytes(content)
 
 
 def prepare(work: Path) -> Campaign:
@@ -422,6 +427,7 @@ def prepare(work: Path) -> Campaign:
 
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # transformers may ask whether to trust code
+    (work / "canary").touch()
     seeds: dict[str, Files] = dict(make_seeds(work / "seeds"))
     return Campaign(work, seeds)
 

@@ -75,7 +75,30 @@ def mutate(rng: random.Random, seed: Files, others: list[Files]) -> Files:
         else:
             other = rng.choice(others)
             files[name] = mutate_bytes(rng, content, other.get(rng.choice(list(other))) or b"")
+    if rng.random() < 0.03:
+        files = with_leftovers(rng, files)
     return {name: content for name, content in files.items() if content != b"<missing>"}
+
+
+def with_leftovers(rng: random.Random, files: Files) -> Files:
+    """As if a save had been cut off; but what it says it removes may lie anywhere."""
+    folder = rng.choice([".saved-", ".saving-"]) + "0123456789abcdef"
+    moved = {name: f"{folder}/{name}" for name in rng.sample(list(files), rng.randrange(len(files)))}
+    left = {moved.get(name, name): content for name, content in files.items()}
+    removed = [
+        b"../canary",
+        b"tokenizer.json",
+        b"a/b",
+        b"/etc/x",
+        b"",
+        b".",
+        b"..",
+        b"../mutant/../canary",
+        b"\xff",
+    ]
+    left[f"{folder}/.removed"] = b"\0".join(rng.sample(removed, rng.randrange(4)))
+    left[f"{folder}/{rng.choice(['x/y', 'x', '.removed/z', 'again'])}"] = b"{}"
+    return left
 
 
 def weight(name: str) -> int:
