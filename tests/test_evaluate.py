@@ -5,6 +5,7 @@ import io
 import json
 import math
 import random
+import warnings
 from collections import Counter
 
 import numpy as np
@@ -391,6 +392,13 @@ def test_long_texts_are_cut_at_line_ends_alone(tmp_path):
     assert len(blocks) > 1
     assert all(block.endswith("\n") for block in blocks)
     assert "".join(blocks) == "".join(lines)
+
+
+def test_long_pretokens_are_part_of_the_text():
+    text = hs.EvaluationText(["a", "x" * 1_000_001])  # one more than counting keeps for training
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert text.counts(hs.get_pretokenizer("gpt2")).n_bytes == text.n_bytes == 1_000_002
 
 
 def test_large_counts_are_exact(scaffold):
