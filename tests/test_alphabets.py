@@ -195,6 +195,16 @@ def test_a_scaffold_that_a_merge_reinstates_leaves_the_queue():
         assert set(bpe.scaffold_tokens) == reference.scaffolds
 
 
+def test_a_word_is_not_taken_for_the_token_that_it_is_inside_others():
+    """A plain BPE engine that takes pre-tokens whole looks for the bare text, and knows of no suffix."""
+    bpe = train({"lowest": 20, "lows": 15, "lowly": 10, "low": 1}, 13, suffix="</w>")
+    assert "low" in bpe.tokens
+    [ids] = bpe.encode([b"low"])
+    tokens = Tokenizer(bpe.raw_model()).encode("low").tokens
+    assert tokens == [bpe.tokens[i] for i in ids] == ["l", "o", "w</w>"]
+    assert bpe.to_tokenizer().backend_tokenizer.encode("low").tokens == tokens
+
+
 def test_a_scaffold_demolishes_to_what_spells_it():
     """`##xy` is `xy` inside a pre-token, and a whole one: only the first stands behind `a`."""
     merges = [("###", "##x"), ("#", "###x"), ("##x", "##y"), ("a", "##xy"), ("##", "##xy")]
