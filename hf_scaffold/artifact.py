@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE
 
+from hf_scaffold._arguments import refuse_unknown, shortened
 from hf_scaffold._encoder import PretokenEncoder
 from hf_scaffold._files import read_unmixed, write_files
 from hf_scaffold._json import parse, shown, why_not_json
@@ -49,6 +51,34 @@ CHARACTER_SETTINGS = (
     "continuing_subword_prefix",
     "end_of_word_suffix",
 )
+
+# What `PreTrainedTokenizerFast` takes, from transformers 5.0 on, and what makes sense for a new tokenizer.
+ROLES = tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
+MORE_TOKENS = ("extra_special_tokens", "additional_special_tokens", "model_specific_special_tokens")
+TOKENIZER_SETTINGS = (
+    "add_bos_token",
+    "add_eos_token",
+    "chat_control_tokens",
+    "chat_template",
+    "clean_up_tokenization_spaces",
+    "model_input_names",
+    "model_max_length",
+    "name_or_path",
+    "padding_side",
+    "processor_class",
+    "response_template",
+    "split_special_tokens",
+    "tokenizer_padding",
+    "tokenizer_truncation",
+    "truncation_side",
+)
+SETTINGS_ELSEWHERE = {
+    "add_prefix_space": "the pre-tokenizer adds it; give pretokenizer=ByteLevel(add_prefix_space=True)",
+    "do_lower_case": "give normalizer=tokenizers.normalizers.Lowercase()",
+    "dropout": "set the tokenizer's `dropout`, or give it in a call",
+    "lowercase": "give normalizer=tokenizers.normalizers.Lowercase()",
+    "post_processor": "set the tokenizer's `backend_tokenizer.post_processor`",
+}
 
 Pair = tuple[str, str]
 EncodedRows = tuple[NDArray[np.int32], NDArray[np.int64]]
@@ -238,8 +268,15 @@ class ScaffoldBPE:
             >>> [bpe.tokens[token_id] for token_id in bpe.encode([b"hugs"])[0]]
             ['hug', 's']
         """
-        offsets = np.cumsum([0, *map(len, pretokens)], dtype=np.int64)
-        ids, ends = self.encoder.encode(b"".join(pretokens), offsets)
+        try:
+            offsets = np.cumsum([0, *map(len, pretokens)], dtype=np.int64)
+            data = b"".join(pretokens)
+        except TypeError:
+            raise TypeError(
+                "encode takes a list of pre-tokens as bytes, such as [b'hugs'], not "
+                f"{shortened(pretokens)}; for text, call the tokenizer that to_tokenizer() makes"
+            ) from None
+        ids, ends = self.encoder.encode(data, offsets)
         return [ids[begin:end].tolist() for begin, end in itertools.pairwise(ends)]
 
     @cached_property
@@ -372,9 +409,12 @@ class ScaffoldBPE:
             **kwargs: As for `PreTrainedTokenizerFast`: eos_token, bos_token, unk_token, pad_token,
                 model_max_length, chat_template, …. A special token that is not in the vocabulary gets the
                 next free id, from |V| on. unk_token is the artifact's where none is named.
+        Raises:
+            TypeError: an argument of an unknown name; the message has the nearest known one.
         """
         from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
+        kwargs = checked_settings("to_tokenizer", kwargs)
         backend = Tokenizer(self.raw_model())
         if self.pretokenizer.normalizer is not None:
             backend.normalizer = self.pretokenizer.normalizer
@@ -539,9 +579,34 @@ def special_tokens_in(kwargs: Mapping[str, Any]) -> list[str | AddedToken]:
         ['</s>', '<a>']
     """
     named = [value for name, value in kwargs.items() if name.endswith("_token")]
-    extra = kwargs.get("extra_special_tokens") or []
-    named += extra.values() if isinstance(extra, Mapping) else extra
+    for name in MORE_TOKENS:
+        extra = kwargs.get(name) or []
+        named += extra.values() if isinstance(extra, Mapping) else extra
     return [token for token in named if isinstance(token, (str, AddedToken))]
+
+
+def checked_settings(function: str, kwargs: Mapping[str, Any], others: Iterable[str] = ()) -> dict[str, Any]:
+    """The arguments of a `PreTrainedTokenizerFast`, numbers as Python's; it would swallow those of any name.
+
+    Args:
+        function: Whose arguments they are, for the message.
+        kwargs: Settings of tokenizers, and special tokens by role: those of stock and any other name that
+            ends in "_token".
+        others: What else the function takes by name, to tell what a misspelt name was meant for.
+    Raises:
+        TypeError: a name is unknown; the message has the nearest known one.
+    Example:
+        >>> checked_settings("to_tokenizer", {"eos_token": "</s>", "image_token": "<image>"})
+        {'eos_token': '</s>', 'image_token': '<image>'}
+    """
+    known = {*others, *TOKENIZER_SETTINGS, *ROLES, *MORE_TOKENS}
+    for name, value in kwargs.items():
+        if name.endswith("_token") and isinstance(value, str | AddedToken | None):
+            is_misspelt = name not in known and get_close_matches(name, known, 1, cutoff=0.9)
+            if not is_misspelt:
+                continue
+        refuse_unknown(function, [name], known, SETTINGS_ELSEWHERE)
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in kwargs.items()}
 
 
 def derive_demolish_map(

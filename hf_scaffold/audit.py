@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 
+from hf_scaffold._arguments import flag, knows_its_arguments
 from hf_scaffold._files import refuse_missing_folder
 from hf_scaffold._trainer import MergeLoop, MergeReplay
 from hf_scaffold.artifact import Pair, derive_demolish_map
@@ -105,6 +106,7 @@ class Audit:
         return json.dumps(facts, ensure_ascii=False, indent=2)
 
 
+@knows_its_arguments
 def audit_tokenizer(
     tokenizer: Any,
     corpus: Source | PreTokenCounts,
@@ -154,6 +156,7 @@ class Conversion:
     audit: Audit
 
 
+@knows_its_arguments
 def bpe_from_tokenizer(
     tokenizer: Any,
     corpus: Source | PreTokenCounts,
@@ -191,6 +194,7 @@ def bpe_from_tokenizer(
         >>> conversion.tokenizer("hugug").tokens(), conversion.remap.tolist()
         (['hug', 'u', 'g'], [0, 1, 2, 3, -1, 5, 6])
     """
+    compact = flag("compact", compact)
     fast = _fast(tokenizer)
     model = _Model.of(fast)
     counts = _counts(model, corpus, field, num_workers)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from hf_scaffold._arguments import LARGEST_ID, knows_its_arguments, shortened, string, strings, whole
 from hf_scaffold._cpus import n_cpus
 from hf_scaffold.byte_level import BYTE_TO_SYMBOL, bytes_to_symbols
 from hf_scaffold.corpus import import_extra
@@ -48,6 +49,7 @@ _TIKTOKEN_PRESETS = {"o200k": "gpt4o", "r50k": "gpt2", "p50k": "gpt2", "gpt2": "
 _OTHER_TIKTOKEN_PRESET = "llama3"  # cl100k cuts alike but for white space at the very end of a text
 
 
+@knows_its_arguments
 def train_baseline(
     kind: str,
     counts: PreTokenCounts,
@@ -90,6 +92,13 @@ def train_baseline(
         >>> train_baseline("wordpiece", counts, 520).tokenize("bugs")
         ['b', '…ug', '…s']
     """
+    string("kind", kind)
+    if not isinstance(counts, PreTokenCounts):
+        raise TypeError(f"counts must be PreTokenCounts, not {shortened(counts)}; hs.count(…) makes them")
+    vocab_size = whole("vocab_size", vocab_size, most=LARGEST_ID, reason="ids are 32-bit integers")
+    special_tokens = strings("special_tokens", special_tokens)
+    if not isinstance(text, EvaluationText | None):
+        raise TypeError(f"text must be an EvaluationText, not {shortened(text)}")
     if kind not in BASELINES:
         raise ConfigurationError(f"there is no baseline {kind!r}; there are {', '.join(BASELINES)}")
     if counts.pretokenizer.alphabet != "bytes":
@@ -333,6 +342,7 @@ _SMALLEST = {
 # ---- anyone's
 
 
+@knows_its_arguments
 def load_any_tokenizer(source: str | os.PathLike[str]) -> Any:
     """A tokenizer from wherever it is, as something that `evaluate` takes.
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -41,10 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # advice about torch has no place here
     terminal.use_utf8()
+    command: Any = typer.main.get_command(app)  # of click, wherever typer has its click from
     code: int
     try:
         with terminal.one_line_warnings():
-            command = typer.main.get_command(app)
             code = command.main(args=arguments, prog_name=terminal.NAME, standalone_mode=False) or 0
         sys.stdout.flush()
     except (KeyboardInterrupt, typer.Abort):
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get(TRACEBACK):
             raise
-        terminal.message(f"error: {_describe(error)}")
+        terminal.message(f"error: {_in_options(_describe(error), command, arguments)}")
         code = 2
     if code == 130:
         terminal.message("interrupted")
@@ -71,6 +71,25 @@ def _describe(error: Exception) -> str:
     if isinstance(error, OSError | ValueError | OverflowError):
         return str(error)
     return f"unexpected {type(error).__name__}: {error} ({TRACEBACK}=1 shows where)"
+
+
+def _in_options(message: str, command: Any, arguments: Sequence[str] | None) -> str:
+    """The library's messages name arguments of Python; here they are options."""
+    given = sys.argv[1:] if arguments is None else arguments
+    chosen = command.commands.get(next(iter(given), None))
+    options = {param.name: max(param.opts, key=len) for param in chosen.params} if chosen else {}
+    # Names in one word may be words of the sentence, or parts of a path, except where a value follows.
+    longer = {f"{name}{end}": option for name, option in options.items() if "_" in name for end in ("", "s")}
+    message = re.sub(
+        rf"(?<![\w/.'-])({'|'.join(longer) or '(?!)'})(\[\d+\])?(?![\w/.'=])",
+        lambda found: longer[found[1]],
+        message,
+    )
+    return re.sub(
+        rf"(?<![\w/.'-])({'|'.join(options) or '(?!)'})='(\w+)'",
+        lambda found: f"{options[found[1]]} {found[2]}",
+        message,
+    )
 
 
 # ---- arguments that several commands share

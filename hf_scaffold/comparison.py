@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hf_scaffold._arguments import knows_its_arguments, strings
 from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.byte_level import symbols_to_bytes
 from hf_scaffold.corpus import Source
@@ -64,6 +65,7 @@ class VocabularyChange:
         }
 
 
+@knows_its_arguments
 def compare(
     plain: Any, scaffold: Any, text: Source | EvaluationText | PreTokenCounts | None = None
 ) -> VocabularyChange:
@@ -135,6 +137,7 @@ class Standalone:
         return self.alone / self.occurrences if self.occurrences else 0.0
 
 
+@knows_its_arguments
 def standalone_share(tokenizer: Any, counts: PreTokenCounts, tokens: Iterable[str]) -> list[Standalone]:
     """For each token, in which share of its bytes' occurrences it is a token of its own.
 
@@ -167,7 +170,7 @@ def standalone_share(tokenizer: Any, counts: PreTokenCounts, tokens: Iterable[st
     if not encoder.cuts_as(counts.pretokenizer):
         raise ConfigurationError(f"{encoder.name} does not cut text as these counts: {counts.pretokenizer}")
     bpe = encoder.bpe
-    tokens = list(tokens)
+    tokens = strings("tokens", tokens)
     for token in tokens:
         if token not in bpe.vocab or token in bpe.fixed_tokens:
             raise ConfigurationError(f"{token!r} is not a token that text is encoded to")

@@ -6,7 +6,6 @@ import operator
 import os
 import signal
 import sys
-import warnings
 from array import array
 from bisect import bisect_left
 from collections import Counter, deque
@@ -26,6 +25,7 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 
+from hf_scaffold._arguments import function, knows_its_arguments, string, warn, whole
 from hf_scaffold._counter import PretokenCounter, first_out_of_order, last_cut
 from hf_scaffold._cpus import n_cpus
 from hf_scaffold._files import write_files
@@ -48,6 +48,7 @@ PretokenizerLike: TypeAlias = str | PreTokenizer | Tokenizer | Pretokenizer
 _Result = TypeVar("_Result")
 
 _MAX_COUNT = 2**63 - 1
+_MOST_WORKERS = 1024  # that may be asked for
 _MAX_WORKERS = 16  # one thread reads and checks the text; more workers than this would wait for it
 _THREAD_BATCH = 1 << 20  # bytes; big enough that handing it over costs nothing
 _PROCESS_BATCH = 1 << 16  # bytes; small enough that workers end soon after an error
@@ -386,6 +387,7 @@ def _join(pretokens: Any) -> tuple[bytes, Int64Array]:
 # Counting
 
 
+@knows_its_arguments
 def count(
     source: Source,
     *,
@@ -438,6 +440,10 @@ def count(
         >>> dict(counts)
         {b' cat': 1, b' dog': 1, b'the': 2}
     """
+    string("field", field)
+    function("progress", progress, "bytes_read, bytes_total")
+    if max_pretoken_length is not None:
+        max_pretoken_length = whole("max_pretoken_length", max_pretoken_length, 1, reason="None keeps all")
     cutter = get_pretokenizer(pretokenizer, normalizer, alphabet)
     num_workers = _resolve_workers(num_workers, in_threads=cutter.preset is not None)
     if cutter.preset is not None:
@@ -461,10 +467,9 @@ def _without_longer(counts: PreTokenCounts, max_length: int) -> PreTokenCounts:
     too_long = np.diff(counts.offsets) > max_length
     if not too_long.any():
         return counts
-    warnings.warn(
+    warn(
         f"left out {sum(counts.counts[too_long].tolist()):,} pre-tokens of more than {max_length:,} bytes "
-        "(max_pretoken_length)",
-        stacklevel=3,
+        "(max_pretoken_length)"
     )
     rows = ((pretoken, value) for pretoken, value in counts.items() if len(pretoken) <= max_length)
     return PreTokenCounts._from_sorted(rows, counts.pretokenizer)
@@ -477,9 +482,7 @@ def _last_cut(preset: str, text: bytes) -> int:
 def _resolve_workers(num_workers: int | None, in_threads: bool) -> int:
     if num_workers is None:
         return min(n_cpus(), _MAX_WORKERS) if in_threads or _forks() else 1
-    if isinstance(num_workers, bool) or not isinstance(num_workers, int) or num_workers < 1:
-        raise ConfigurationError(f"num_workers must be a whole number from 1, not {num_workers!r}")
-    return num_workers
+    return whole("num_workers", num_workers, least=1, most=_MOST_WORKERS)
 
 
 def _forks() -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hf_scaffold._arguments import knows_its_arguments, string, strings, whole
 from hf_scaffold.corpus import Source, iter_documents
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.encoders import (
@@ -155,7 +156,8 @@ class Evaluation:
                 takes the tokens that occur, unless told: that is `vocab_used`.
         Source: Zouhar et al. 2023, "Tokenization and the Noiseless Channel" (arXiv:2306.16842).
         """
-        return _share_of_log2(self.renyi_entropy(alpha), vocab_size or self.vocab_size)
+        size = self.vocab_size if vocab_size is None else whole("vocab_size", vocab_size, least=1)
+        return _share_of_log2(self.renyi_entropy(alpha), size)
 
     @cached_property
     def sorted_frequencies(self) -> Frequencies:
@@ -321,6 +323,7 @@ def _after_last_line(text: bytes) -> int:
 # ---- encoding it
 
 
+@knows_its_arguments
 def evaluate(
     tokenizer: Any,
     text: Source | EvaluationText | PreTokenCounts,
@@ -363,6 +366,11 @@ def evaluate(
         >>> evaluation.n_tokens, evaluation.frequency("hug"), evaluation.bytes_per_token
         (30, 15, 2.1666666666666665)
     """
+    string("field", field)
+    if name is not None:
+        string("name", name)
+    if tokens is not None:
+        tokens = strings("tokens", tokens)
     encoder = encoder_of(tokenizer, tokens)
     name = name or encoder.name
     if isinstance(text, PreTokenCounts):

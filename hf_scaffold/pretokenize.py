@@ -25,6 +25,7 @@ from tokenizers.pre_tokenizers import (
     WhitespaceSplit,
 )
 
+from hf_scaffold._arguments import knows_its_arguments
 from hf_scaffold.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes
 from hf_scaffold.errors import ConfigurationError
 
@@ -208,6 +209,7 @@ class Pretokenizer:
         return f"Pretokenizer({self.preset or self._json})"
 
 
+@knows_its_arguments
 def get_pretokenizer(
     pretokenizer: str | PreTokenizer | Pretokenizer | Tokenizer | None = None,
     normalizer: Normalizer | None = None,

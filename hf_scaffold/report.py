@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from hf_scaffold._arguments import LARGEST_ID, function, knows_its_arguments, string, strings, whole
 from hf_scaffold._files import write_files
 from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.baselines import BASELINES, load_any_tokenizer, require_vocab_size, train_baseline
@@ -213,6 +214,7 @@ def check_forms(paths: Iterable[str | os.PathLike[str]]) -> None:
 # ---- gathering them
 
 
+@knows_its_arguments
 def make_report(
     source: Source,
     vocab_size: int = DEFAULT_VOCAB_SIZE,
@@ -256,7 +258,14 @@ def make_report(
         >>> report.tokenizers, [fact.token for fact in report.scaffolds], report.passage.n_tokens
         (('Scaffold-BPE', 'BPE'), ['ug', 'on'], (3, 2))
     """
-    step = on_step or (lambda name: None)
+    vocab_size = whole("vocab_size", vocab_size, most=LARGEST_ID, reason="ids are 32-bit integers")
+    special_tokens, baselines = strings("special_tokens", special_tokens), strings("baselines", baselines)
+    if not isinstance(compare_with, Mapping):
+        compare_with = strings("compare_with", compare_with, (str, os.PathLike))
+    if passage is not None:
+        string("passage", passage)
+    string("field", field)
+    step = function("on_step", on_step, "name") or (lambda name: None)
     cutter = _byte_level(pretokenizer)
     kinds = _checked_kinds(baselines)
     require_vocab_size(["bpe", *kinds], vocab_size, len(special_tokens))

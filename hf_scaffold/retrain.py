@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
+from hf_scaffold._arguments import LARGEST_ID, refuse_unknown, shortened, strings, warn, whole
 from hf_scaffold.counts import count
 from hf_scaffold.errors import VocabSizeError
 from hf_scaffold.like import empty_like, fill, symbol_options
@@ -17,6 +19,9 @@ from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 from hf_scaffold.trainer import train
 
 __all__ = ["train_new_from_iterator"]
+
+_OURS = {"counts", "like", "special_tokens", "kwargs"}  # no arguments of the method
+_HINTS = {"special_tokens": "those of the tokenizer stay; new_special_tokens follow them"}
 
 
 def train_new_from_iterator(
@@ -30,6 +35,16 @@ def train_new_from_iterator(
     **kwargs: Any,
 ) -> ScaffoldTokenizerFast:
     """What `ScaffoldTokenizerFast.train_new_from_iterator` does, for any fast BPE tokenizer; see there."""
+    known = {*signature(train).parameters, *signature(train_new_from_iterator).parameters} - _OURS
+    refuse_unknown("train_new_from_iterator", kwargs, known, _HINTS)
+    if isinstance(text_iterator, str | bytes | os.PathLike):
+        raise TypeError(
+            f"text_iterator must be an iterable of texts, or lists of them, not {shortened(text_iterator)}; "
+            "for files, take hs.train_tokenizer(files, vocab_size, like=tokenizer)"
+        )
+    vocab_size = whole("vocab_size", vocab_size, most=LARGEST_ID, reason="ids are 32-bit integers")
+    if new_special_tokens is not None:
+        new_special_tokens = strings("new_special_tokens", new_special_tokens, (str, AddedToken))
     # None: no bar where stderr is not a terminal.
     disable = None if show_progress else True
     texts = logging.tqdm(
@@ -41,9 +56,12 @@ def train_new_from_iterator(
     try:
         bpe = train(counts, vocab_size, **options)
     except VocabSizeError as error:  # stock trains on, to special tokens and alphabet alone
-        warnings.warn(f"{error}. Training for {error.smallest}.", stacklevel=3)
+        warn(f"{error}. Training for {error.smallest}.")
         bpe = train(counts, error.smallest, **options)
-    return fill(shell, bpe)
+    tokenizer = fill(shell, bpe)
+    if bpe.log is not None:
+        tokenizer.artifact = bpe
+    return tokenizer
 
 
 def _flat(items: Iterable[Any]) -> Iterator[Any]:

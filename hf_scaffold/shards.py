@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from filelock import FileLock, Timeout
 
+from hf_scaffold._arguments import flag, function, knows_its_arguments, shortened, string, strings, whole
 from hf_scaffold._counter import last_cut
 from hf_scaffold._files import write_files
 from hf_scaffold._text_encoder import framed
@@ -111,6 +112,7 @@ class ShardIndex:
         raise ArtifactError(f"{path} has version {version!r}, not {INDEX_VERSION}; update hf_scaffold")
 
 
+@knows_its_arguments
 def write_shards(
     source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     tokenizer: ScaffoldTokenizerFast,
@@ -163,8 +165,20 @@ def write_shards(
         ...     tokenizer.decode(np.memmap(Path(folder, index.shards[0].name), np.uint16, "r"))
         'the cat</s>'
     """
-    paths = [Path(source)] if isinstance(source, str | os.PathLike) else [Path(path) for path in source]
-    folder = Path(folder)
+    if not hasattr(tokenizer, "encode_batch_to_arrays"):
+        raise TypeError(
+            f"tokenizer must be a ScaffoldTokenizerFast, not {shortened(tokenizer)}; for a folder or "
+            "a name on the Hub, take AutoTokenizer.from_pretrained(…)"
+        )
+    names = (
+        [source] if isinstance(source, str | os.PathLike) else strings("source", source, (str, os.PathLike))
+    )
+    paths, folder = [*map(Path, names)], Path(folder)
+    string("field", field)
+    shard_size = whole("shard_size", shard_size, least=1)
+    lines, overwrite = flag("lines", lines), flag("overwrite", overwrite)
+    add_eos = None if add_eos is None else flag("add_eos", add_eos)
+    function("progress", progress, "bytes_read, bytes_total")
     cut = None if lines else _cut_for(tokenizer)
     blocks = iter_documents(paths, field=field, cut=cut, mark_ends=True, progress=progress)
     plan = _plan(paths, tokenizer, format, shard_size, add_eos, lines, field)
@@ -244,8 +258,6 @@ def _plan(
         raise ConfigurationError(f"unknown format {format!r}; choose {', '.join(FORMATS)}")
     if format in ("parquet", "arrow"):
         import_extra("pyarrow.parquet", "parquet")
-    if shard_size < 1:
-        raise ConfigurationError(f"shard_size is {shard_size}; it must be at least 1 token")
     if add_eos and tokenizer.eos_token_id is None:
         raise ConfigurationError("the tokenizer has no eos_token to end documents with; set one, or add none")
     # Ids of added tokens may have gaps before them.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hf_scaffold._arguments import knows_its_arguments, shortened
 from hf_scaffold.baselines import load_any_tokenizer
 from hf_scaffold.corpus import Source
 from hf_scaffold.counts import PreTokenCounts
@@ -121,6 +122,7 @@ class TokenizerComparison:
         }
 
 
+@knows_its_arguments
 def compare_tokenizers(
     tokenizers: Mapping[str, Any], train: Text | None = None, held_out: Text | None = None
 ) -> TokenizerComparison:
@@ -143,6 +145,8 @@ def compare_tokenizers(
         >>> row.values, row.best
         ({'BPE': 62, 'Scaffold-BPE': 49}, ('Scaffold-BPE',))
     """
+    if not isinstance(tokenizers, Mapping):
+        raise TypeError(f"tokenizers must be a mapping of names to tokenizers, not {shortened(tokenizers)}")
     texts = {name: text for name, text in ((TRAIN, train), (HELD_OUT, held_out)) if text is not None}
     if not tokenizers or not texts:
         raise ConfigurationError("give at least one tokenizer, and train or held_out to compare on")

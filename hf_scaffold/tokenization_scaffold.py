@@ -133,6 +133,9 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     _auto_map = AUTO_MAP
     # False keeps calls from hf_scaffold's native encoder, as HF_SCAFFOLD_NATIVE=0 does for all tokenizers.
     native = True
+    # The ScaffoldBPE it was made of, where `hf_scaffold.train_tokenizer(log=True)` made it: with the training
+    # log. Neither saved nor pickled.
+    artifact: Any = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         # Not in the signature: what is there is expected in init_kwargs, which tokenizer_config.json holds.
@@ -637,7 +640,8 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         return (str(path),)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "cache": {}}
+        state = {name: value for name, value in self.__dict__.items() if name != "artifact"}
+        return {**state, "cache": {}}
 
     def __copy__(self) -> "ScaffoldTokenizerFast":
         # As stock, with the same backend: so with the same count of additions, and all that is derived.

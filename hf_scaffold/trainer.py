@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, fields
 from functools import cached_property
 from inspect import signature
 from typing import TYPE_CHECKING, Any, overload
@@ -15,8 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import AddedToken
 
+from hf_scaffold._arguments import (
+    LARGEST_ID,
+    flag,
+    function,
+    knows_its_arguments,
+    shortened,
+    string,
+    strings,
+    warn,
+    whole,
+)
 from hf_scaffold._trainer import AmbiguousMergeLoop, MergeLoop
-from hf_scaffold.artifact import Pair, ScaffoldBPE, derive_demolish_map, special_tokens_in
+from hf_scaffold.artifact import (
+    Pair,
+    ScaffoldBPE,
+    checked_settings,
+    derive_demolish_map,
+    special_tokens_in,
+)
 from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE
 from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH, source_names
 from hf_scaffold.counts import PreTokenCounts, count
@@ -34,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_VOCAB_SIZE", "Characters", "raw_splits", "train", "train_tokenizer"]
 
 DEFAULT_VOCAB_SIZE = 30_000  # BpeTrainer's
+_LONGEST = 2**32 - 1  # symbols a token may have; a training run holds no more
 
 
 @overload
@@ -74,6 +90,7 @@ def train(
     log: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[ScaffoldBPE]: ...
+@knows_its_arguments
 def train(
     counts: PreTokenCounts,
     vocab_size: int | Sequence[int] = DEFAULT_VOCAB_SIZE,
@@ -126,6 +143,7 @@ def train(
             numbers), a special token is empty, doubled or a character of the alphabet, or an option does not
             go with the alphabet of the counts.
         CountOverflowError: a character occurs more than 2**63 - 1 times.
+        TypeError: an argument of another type, such as a path in place of counts, or of an unknown name.
     Cost: memory of about 20 bytes a symbol of the distinct pre-tokens and 80 a distinct pair; releases the
         GIL. Where a pre-token begins with continuing_subword_prefix or has end_of_word_suffix inside, so that
         different symbols spell the same token, it takes about half as long again and a fifth more memory.
@@ -143,45 +161,61 @@ def train(
     Source: Lian et al. 2024, "Scaffold-BPE", Algorithm 1 (arXiv:2404.17808); docs/algorithm.md decides its
         open points.
     """
-    if not len(counts):
-        raise CorpusError("there are no pre-tokens to train on")
-    if max_token_length is not None and max_token_length < 1:
-        raise ConfigurationError(f"max_token_length is {max_token_length}; it must be at least 1")
-    specials = [token.content if isinstance(token, AddedToken) else token for token in special_tokens]
-    unknown = None if unk_token is None else str(unk_token)
+    _require_counts(counts)
+    sizes = checked_sizes(vocab_size)
+    options = _Options(
+        min_frequency=min_frequency,
+        special_tokens=special_tokens,
+        initial_alphabet=initial_alphabet,
+        limit_alphabet=limit_alphabet,
+        max_token_length=max_token_length,
+        unk_token=unk_token,
+        fuse_unk=fuse_unk,
+        byte_fallback=byte_fallback,
+        continuing_subword_prefix=continuing_subword_prefix,
+        end_of_word_suffix=end_of_word_suffix,
+        scaffold=scaffold,
+        log=log,
+        progress=progress,
+    )
+    artifacts = _train(counts, sizes, options)
+    return artifacts if _is_several(vocab_size) else artifacts[0]
+
+
+def _train(counts: PreTokenCounts, sizes: list[int], options: _Options) -> list[ScaffoldBPE]:
+    specials = [str(token) for token in options.special_tokens]
+    unknown = None if options.unk_token is None else str(options.unk_token)
     if unknown is not None and unknown not in specials:
         specials.append(unknown)
     of_characters = {
         "unk_token": unknown,
-        "fuse_unk": fuse_unk,
-        "byte_fallback": byte_fallback,
-        "continuing_subword_prefix": continuing_subword_prefix or None,
-        "end_of_word_suffix": end_of_word_suffix or None,
+        "fuse_unk": options.fuse_unk,
+        "byte_fallback": options.byte_fallback,
+        "continuing_subword_prefix": options.continuing_subword_prefix or None,
+        "end_of_word_suffix": options.end_of_word_suffix or None,
     }
-    affixes = Affixes(continuing_subword_prefix or "", end_of_word_suffix or "")
+    affixes = Affixes(options.continuing_subword_prefix or "", options.end_of_word_suffix or "")
     _check_options_of_characters(of_characters, affixes, counts.pretokenizer)
-    sizes = [vocab_size] if isinstance(vocab_size, int | np.integer) else list(vocab_size)
-    if not sizes:
-        raise ConfigurationError("vocab_size is an empty list; it must hold at least one size")
     loop = _merge_loop(
         counts,
         affixes,
         specials,
-        BYTE_TOKENS if byte_fallback else (),
+        BYTE_TOKENS if options.byte_fallback else (),
         min(sizes),
-        initial_alphabet,
-        limit_alphabet,
-        min_frequency=min_frequency,
-        max_token_length=max_token_length or 0,
-        scaffold=scaffold,
-        log=log,
+        options.initial_alphabet,
+        options.limit_alphabet,
+        min_frequency=options.min_frequency,
+        max_token_length=min(options.max_token_length or 0, _LONGEST),
+        scaffold=options.scaffold,
+        log=options.log,
     )
     settings = {
-        "min_frequency": min_frequency,
-        "limit_alphabet": limit_alphabet,
-        "max_token_length": max_token_length,
-        "scaffold": scaffold,
+        "min_frequency": options.min_frequency,
+        "limit_alphabet": options.limit_alphabet,
+        "max_token_length": options.max_token_length,
+        "scaffold": options.scaffold,
     }
+    progress = options.progress
     # |V| grows by at most one a round, and what the loop does never depends on the size it is to reach. So it
     # passes through the result of each smaller size, where |V| first equals that.
     artifacts: dict[int, ScaffoldBPE] = {}
@@ -193,12 +227,11 @@ def train(
             special_tokens=specials,
             pretokenizer=counts.pretokenizer,
             **of_characters,
-            stop_reason=_stop_reason(outcome, loop, size, min_frequency),
+            stop_reason=_stop_reason(outcome, loop, size, options.min_frequency),
             training=_training(counts, {"vocab_size": size, **settings}),
-            log=_training_log(loop) if log else None,
+            log=_training_log(loop) if options.log else None,
         ).with_raw_agreement(counts)
-    results = [artifacts[size] for size in sizes]
-    return results[0] if isinstance(vocab_size, int | np.integer) else results
+    return [artifacts[size] for size in sizes]
 
 
 @overload
@@ -222,6 +255,8 @@ def train_tokenizer(
     continuing_subword_prefix: str | None = None,
     end_of_word_suffix: str | None = None,
     scaffold: bool = True,
+    log: bool = False,
+    progress: Callable[[int, int], object] | None = None,
     like: PreTrainedTokenizerFast | None = None,
     **kwargs: Any,
 ) -> ScaffoldTokenizerFast: ...
@@ -246,9 +281,12 @@ def train_tokenizer(
     continuing_subword_prefix: str | None = None,
     end_of_word_suffix: str | None = None,
     scaffold: bool = True,
+    log: bool = False,
+    progress: Callable[[int, int], object] | None = None,
     like: PreTrainedTokenizerFast | None = None,
     **kwargs: Any,
 ) -> list[ScaffoldTokenizerFast]: ...
+@knows_its_arguments
 def train_tokenizer(
     source: Any,
     vocab_size: int | Sequence[int] = DEFAULT_VOCAB_SIZE,
@@ -269,6 +307,8 @@ def train_tokenizer(
     continuing_subword_prefix: str | None = None,
     end_of_word_suffix: str | None = None,
     scaffold: bool = True,
+    log: bool = False,
+    progress: Callable[[int, int], object] | None = None,
     like: PreTrainedTokenizerFast | None = None,
     **kwargs: Any,
 ) -> ScaffoldTokenizerFast | list[ScaffoldTokenizerFast]:
@@ -280,15 +320,18 @@ def train_tokenizer(
             are the only ones to go with it; else the defaults.
         vocab_size, min_frequency, …, scaffold: As for `train`; several sizes give a list of tokenizers.
             fuse_unk and affixes come from `like`, too.
+        progress: As for `train`; counting doesn't report.
+        log: Keep the artifact with its log as `tokenizer.artifact`, for its `history`. It is in memory alone:
+            `tokenizer.artifact.save` writes it, `save_pretrained` doesn't.
         like: A fast tokenizer with a BPE model, of any class, to take everything but the vocabulary from:
             normalizer, pre-tokenizer, special and added tokens, template, chat template, settings. Its
-            special tokens come first.
+            special tokens come first. A role given anew, such as bos_token, is given anew in the template.
         **kwargs: As for `PreTrainedTokenizerFast`: eos_token, pad_token, model_max_length, …. Special tokens
             named here are trained with, after those in `special_tokens`, so that they get the first ids.
             With an alphabet of characters, unk_token is what others are encoded to.
     Raises:
         CorpusError, ConfigurationError, CountOverflowError: as `count` and `train` do.
-        TypeError: an argument that is nearly one of these.
+        TypeError: an argument of another type or of an unknown name; the message has the nearest known one.
     Example:
         >>> import hf_scaffold as hs
         >>> tokenizer = hs.train_tokenizer(["some text"], vocab_size=260, eos_token="<|endoftext|>")
@@ -297,19 +340,31 @@ def train_tokenizer(
     """
     from hf_scaffold.like import empty_like, fill, symbol_options
 
-    _refuse_misspelt(kwargs)
-    specials = list({str(token): token for token in [*special_tokens, *special_tokens_in(kwargs)]}.values())
-    pipeline = {"pretokenizer": pretokenizer, "normalizer": normalizer, "alphabet": alphabet}
+    kwargs = checked_settings("train_tokenizer", kwargs, signature(train_tokenizer).parameters)
+    sizes = checked_sizes(vocab_size)
     symbols: dict[str, Any] = {
         "fuse_unk": fuse_unk,
         "byte_fallback": byte_fallback,
         "continuing_subword_prefix": continuing_subword_prefix,
         "end_of_word_suffix": end_of_word_suffix,
     }
+    options: dict[str, Any] = {
+        "min_frequency": min_frequency,
+        "limit_alphabet": limit_alphabet,
+        "max_token_length": max_token_length,
+        "scaffold": scaffold,
+        "log": log,
+        "progress": progress,
+    }
+    # Refused before the corpus is read.
+    checked = _Options(**options, **symbols, special_tokens=special_tokens, initial_alphabet=initial_alphabet)
+    given = [*checked.special_tokens, *special_tokens_in(kwargs)]
+    specials = list({str(token): token for token in given}.values())
+    pipeline = {"pretokenizer": pretokenizer, "normalizer": normalizer, "alphabet": alphabet}
     shell = None
     if like is not None:
-        if given := [name for name, value in {**pipeline, **symbols}.items() if value]:
-            raise ConfigurationError(f"{' and '.join(given)} come from like; give either them or like")
+        if both := [name for name, value in {**pipeline, **symbols}.items() if value]:
+            raise ConfigurationError(f"{' and '.join(both)} come from like; give either them or like")
         shell = empty_like(like, specials, roles=kwargs)
         specials = [*shell.special_tokens]
         pipeline = {"pretokenizer": shell.pretokenizer}
@@ -321,40 +376,106 @@ def train_tokenizer(
         num_workers=num_workers,
         max_pretoken_length=max_pretoken_length,
     )
-    if initial_alphabet is not None:
-        symbols["initial_alphabet"] = initial_alphabet
+    if checked.initial_alphabet is not None:
+        symbols["initial_alphabet"] = checked.initial_alphabet
     if counts.pretokenizer.alphabet == "chars":
         symbols.setdefault("unk_token", kwargs.get("unk_token"))
-    artifacts = train(
-        counts,
-        [vocab_size] if isinstance(vocab_size, int | np.integer) else vocab_size,
-        min_frequency=min_frequency,
-        special_tokens=specials,
-        limit_alphabet=limit_alphabet,
-        max_token_length=max_token_length,
-        scaffold=scaffold,
-        **symbols,
-    )
     names = source_names(source)
     tokenizers = []
-    for bpe in artifacts:
+    for bpe in train(counts, sizes, special_tokens=specials, **options, **symbols):
         bpe = bpe.with_sources(names) if names else bpe
         tokenizer = bpe.to_tokenizer(**kwargs) if shell is None else fill(shell, bpe, **kwargs)
         # An artifact knows the strings of its special tokens only.
         tokenizer.backend_tokenizer.add_special_tokens(
-            [token for token in special_tokens if isinstance(token, AddedToken)]
+            [token for token in checked.special_tokens if isinstance(token, AddedToken)]
         )
+        if log:
+            tokenizer.artifact = bpe
         tokenizers.append(tokenizer)
-    return tokenizers[0] if isinstance(vocab_size, int | np.integer) else tokenizers
+    return tokenizers if _is_several(vocab_size) else tokenizers[0]
 
 
-def _refuse_misspelt(kwargs: Mapping[str, Any]) -> None:
-    """Tokenizers take arguments of any name: one that was meant for the training would be lost in them."""
-    for name in kwargs:
-        if meant := get_close_matches(name, signature(train_tokenizer).parameters, 1, cutoff=0.9):
-            raise TypeError(
-                f"train_tokenizer() got an unexpected keyword argument {name!r}. Did you mean {meant[0]!r}?"
-            )
+# ---- arguments
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What `train` takes besides counts and sizes: as given, checked, numbers as Python's."""
+
+    min_frequency: int = 0
+    special_tokens: Sequence[str | AddedToken] = ()
+    initial_alphabet: Sequence[str] | None = None
+    limit_alphabet: int | None = None
+    max_token_length: int | None = None
+    unk_token: str | AddedToken | None = None
+    fuse_unk: bool = False
+    byte_fallback: bool = False
+    continuing_subword_prefix: str | None = None
+    end_of_word_suffix: str | None = None
+    scaffold: bool = True
+    log: bool = False
+    progress: Callable[[int, int], object] | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None or field.default is not None:
+                object.__setattr__(self, field.name, self._checked(field.name, value))
+
+    @staticmethod
+    def _checked(name: str, value: Any) -> Any:
+        match name:
+            case "min_frequency":
+                return whole(name, value, most=2**63 - 1)
+            case "limit_alphabet" | "max_token_length":
+                return whole(name, value, least=1 if name == "max_token_length" else 0)
+            case "special_tokens":
+                return strings(name, value, (str, AddedToken))
+            case "initial_alphabet":
+                return strings(name, [*value] if isinstance(value, str) else value)
+            case "unk_token":
+                return value if isinstance(value, AddedToken) else string(name, value)
+            case "continuing_subword_prefix" | "end_of_word_suffix":
+                return string(name, value)
+            case "progress":
+                return function(name, value, "tokens, vocab_size")
+        return flag(name, value)
+
+
+def checked_sizes(vocab_size: Any) -> list[int]:
+    """The sizes to train for, as ints.
+
+    Raises:
+        TypeError: one is no whole number.
+        ConfigurationError: there is none, or one that ids can't reach.
+    """
+    if not _is_several(vocab_size):
+        return [_checked_size("vocab_size", vocab_size)]
+    sizes = [_checked_size(f"vocab_size[{i}]", size) for i, size in enumerate(vocab_size)]
+    if not sizes:
+        raise ConfigurationError("vocab_size is an empty list; it must hold at least one size")
+    return sizes
+
+
+def _checked_size(name: str, size: Any) -> int:
+    return whole(name, size, most=LARGEST_ID, reason="ids are 32-bit integers")
+
+
+def _is_several(vocab_size: Any) -> bool:
+    """Whether this is a list, or an array, of sizes; a set has no order for the results."""
+    is_list = isinstance(vocab_size, Iterable) and not isinstance(vocab_size, str | bytes | Mapping | Set)
+    return is_list and getattr(vocab_size, "ndim", 1) > 0
+
+
+def _require_counts(counts: Any) -> None:
+    if isinstance(counts, PreTokenCounts):
+        if not len(counts):
+            raise CorpusError("there are no pre-tokens to train on")
+        return
+    hint = "count the corpus with hs.count(…) first, or take hs.train_tokenizer, which does"
+    if isinstance(counts, Mapping):
+        hint = "make them with hs.PreTokenCounts.from_mapping(…)"
+    raise TypeError(f"counts must be PreTokenCounts, not {shortened(counts)}; {hint}")
 
 
 # ---- before the loop
@@ -429,6 +550,10 @@ def _alphabet(
         frequency = corpus.frequencies(counts.counts)
         by_frequency = sorted(others, key=lambda character: (-frequency[character], character))
         others = set(by_frequency[: max(0, limit_alphabet - len(required))])
+    if not required | others:
+        raise ConfigurationError(
+            "limit_alphabet is 0 and there is no initial_alphabet, so that no text could be encoded; raise it"
+        )
     return required | others
 
 
@@ -565,7 +690,7 @@ def _stop_reason(outcome: str, loop: MergeLoop, vocab_size: int, min_frequency: 
         "min_frequency": f"no pair of tokens occurs {min_frequency} times or more",
     }[outcome]
     reason = f"the vocabulary has {reached} tokens instead of {vocab_size}: {why}"
-    warnings.warn(reason, stacklevel=3)
+    warn(reason)
     return reason
 
 

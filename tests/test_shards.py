@@ -595,7 +595,8 @@ def test_a_corpus_that_shrank_unnoticed(tokenizer, corpus, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"), [({"format": "hdf5"}, "choose bin, npy"), ({"shard_size": 0}, "at least 1 token")]
+    ("options", "reason"),
+    [({"format": "hdf5"}, "choose bin, npy"), ({"shard_size": 0}, "shard_size is 0; it must be at least 1")],
 )
 def test_bad_options(options, reason, tokenizer, corpus, tmp_path):
     with pytest.raises(hs.ConfigurationError, match=reason):

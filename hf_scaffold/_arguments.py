@@ -1,0 +1,250 @@
+"""Arguments as callers give them: checked by name, so that an error says which one, and what it takes."""
+
+from __future__ import annotations
+
+import operator
+import sys
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping
+from difflib import get_close_matches
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any, ParamSpec, TypeVar
+
+from hf_scaffold.errors import ConfigurationError
+
+__all__ = [
+    "LARGEST_ID",
+    "flag",
+    "function",
+    "knows_its_arguments",
+    "refuse_unknown",
+    "shortened",
+    "string",
+    "strings",
+    "warn",
+    "whole",
+]
+
+LARGEST_ID = 2**31 - 1  # ids are int32
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+# What others call these arguments.
+_ALIASES = {
+    "bos": "bos_token",
+    "column": "field",
+    "corpus": "source",
+    "data": "source",
+    "eos": "eos_token",
+    "files": "source",
+    "iterator": "source",
+    "max_len": "model_max_length",
+    "max_length": "model_max_length",
+    "min_count": "min_frequency",
+    "min_freq": "min_frequency",
+    "n_jobs": "num_workers",
+    "num_proc": "num_workers",
+    "num_threads": "num_workers",
+    "output_dir": "folder",
+    "overlap": "min_frequency",
+    "pad": "pad_token",
+    "pre_tokenizer": "pretokenizer",
+    "show_progress": "progress",
+    "text_column": "field",
+    "text_field": "field",
+    "texts": "source",
+    "tokenizer": "like",
+    "unk": "unk_token",
+    "verbose": "progress",
+    "workers": "num_workers",
+}
+
+
+# ---- names
+
+
+def knows_its_arguments(call: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Let a function refuse a keyword that it doesn't know with the name of the nearest one it does.
+
+    Example:
+        >>> @knows_its_arguments
+        ... def double(number): return 2 * number
+        >>> double(nummer=3)
+        Traceback (most recent call last):
+        TypeError: double() got an unexpected keyword argument 'nummer'. Did you mean 'number'?
+    """
+    parameters = signature(call).parameters
+    known = [name for name, parameter in parameters.items() if parameter.kind is not Parameter.VAR_KEYWORD]
+    takes_any = len(known) < len(parameters)
+
+    @wraps(call)
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        if not takes_any:
+            refuse_unknown(call.__name__, kwargs, known)
+        return call(*args, **kwargs)
+
+    return checked
+
+
+def refuse_unknown(
+    function: str, given: Iterable[str], known: Collection[str], hints: Mapping[str, str] | None = None
+) -> None:
+    """Refuse names of arguments that a function doesn't know.
+
+    Args:
+        function: Its name, for the message.
+        given: The names.
+        known: Those that it takes.
+        hints: What to do instead, for names that mean something elsewhere.
+    Raises:
+        TypeError: names the first unknown one, and the nearest known one.
+    """
+    for name in given:
+        if name in known:
+            continue
+        message = f"{function}() got an unexpected keyword argument {name!r}"
+        if hints and name in hints:
+            raise TypeError(f"{message}: {hints[name]}")
+        meant = _ALIASES.get(name)
+        if meant not in known:
+            meant = next(iter(get_close_matches(name, known, 1, cutoff=0)), None)
+        raise TypeError(f"{message}. Did you mean {meant!r}?")
+
+
+# ---- values
+
+
+def whole(name: str, value: Any, least: int = 0, most: int | None = None, *, reason: str = "") -> int:
+    """The value as an int; numbers of NumPy are as good as Python's.
+
+    Args:
+        least, most: Those that are allowed.
+        reason: Why there is a limit, for the message.
+    Raises:
+        TypeError: it is no whole number; True and False are none here.
+        ConfigurationError: it is out of range.
+    Example:
+        >>> import numpy as np
+        >>> whole("vocab_size", np.int64(300))
+        300
+        >>> whole("vocab_size", "300")
+        Traceback (most recent call last):
+        TypeError: vocab_size must be a whole number, not the string '300'; leave out the quotes
+    """
+    number = _index(value)
+    if number is None:
+        raise TypeError(f"{name} must be a whole number, not {shortened(value)}{_as_whole(value)}")
+    if number < least or (most is not None and number > most):
+        allowed = f"at least {least}" if number < least else f"at most {most}"
+        raise ConfigurationError(f"{name} is {number}; it must be {allowed}{reason and f': {reason}'}")
+    return number
+
+
+def _index(value: Any) -> int | None:
+    if isinstance(value, bool) or type(value).__name__ == "bool_":  # NumPy's, which has an __index__ in 1.x
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def _as_whole(value: Any) -> str:
+    """How to write the number that was meant, where that can be told."""
+    if isinstance(value, float) and value.is_integer():
+        return f"; write {int(value)}"
+    if isinstance(value, str) and value.strip().isdecimal():
+        return "; leave out the quotes"
+    return ""
+
+
+def flag(name: str, value: Any) -> bool:
+    """The value as a bool.
+
+    Raises:
+        TypeError: it is neither True nor False.
+    """
+    if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):  # NumPy's by either name
+        return bool(value)
+    raise TypeError(f"{name} must be True or False, not {shortened(value)}")
+
+
+def string(name: str, value: Any) -> str:
+    """The value, which must be a str.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, not {shortened(value)}")
+    return value
+
+
+def strings(name: str, value: Any, kinds: tuple[type, ...] = (str,)) -> list[Any]:
+    """The items of a list of strings, or of other kinds that stand for strings.
+
+    Raises:
+        TypeError: the value is a single string, no list, or an item is of another kind.
+    Example:
+        >>> strings("special_tokens", "<eos>")
+        Traceback (most recent call last):
+        TypeError: special_tokens must be a list of strings, not the string '<eos>'; write ['<eos>']
+    """
+    if isinstance(value, (*kinds, str, bytes)):
+        instead = f"; write [{value!r}]" if isinstance(value, kinds) else ""
+        raise TypeError(f"{name} must be a list of strings, not {shortened(value)}{instead}")
+    if not isinstance(value, Iterable):
+        raise TypeError(f"{name} must be a list of strings, not {shortened(value)}")
+    items = [*value]
+    for i, item in enumerate(items):
+        if not isinstance(item, kinds):
+            raise TypeError(f"{name}[{i}] must be a string, not {shortened(item)}")
+    return items
+
+
+def function(name: str, value: Any, takes: str) -> Any:
+    """The value, which must be callable or None.
+
+    Args:
+        takes: The arguments it is called with, for the message.
+    Raises:
+        TypeError: it is neither.
+    """
+    if value is not None and not callable(value):
+        raise TypeError(f"{name} must be a function of ({takes}), not {shortened(value)}")
+    return value
+
+
+def shortened(value: Any) -> str:
+    """What was given, for messages: short values themselves, with their kind; of others the kind.
+
+    Example:
+        >>> shortened("300"), shortened(None), shortened(range(10**6)), shortened("x" * 100)
+        ("the string '300'", 'None', 'the range range(0, 1000000)', 'a string')
+    """
+    if value is None or isinstance(value, bool):
+        return repr(value)
+    kind = {"str": "string"}.get(type(value).__name__, type(value).__name__)
+    is_plain = isinstance(value, int | float | complex | str | bytes | list | tuple | range)
+    shown = repr(value) if is_plain and not (hasattr(value, "__len__") and len(value) > 60) else ""
+    if 0 < len(shown) <= 60:
+        return f"the {kind} {shown}"
+    return f"{'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}"
+
+
+# ---- warnings
+
+
+def warn(message: str) -> None:
+    """Warn the code that called the package, however deep inside this is called."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and _is_ours(str(frame.f_globals.get("__name__"))):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
+
+
+def _is_ours(module: str) -> bool:
+    # From a tokenizer's folder, transformers loads the class under a name of its own.
+    return module.partition(".")[0] == "hf_scaffold" or module.endswith(".tokenization_scaffold")
