@@ -1,10 +1,18 @@
 // Added tokens in a text, as `tokenizers` finds them: leftmost first, the longest at each place, without overlap.
+//
+// An automaton (Aho and Corasick 1975) of the tokens spelled backwards reads the text backwards: so it knows at each
+// place the longest token that begins there, in time linear in the text, whatever the tokens. A walk from each place
+// on would read the text again and again, up to a token's length at every place.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <unordered_map>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 #include "scan.hpp"
@@ -25,83 +33,245 @@ struct Stretch {
     token_id_t id;  // NO_ID for text
 };
 
+// The longest of some strings that begins at each place of a text, by its number. Memory: up to 13 bytes for each byte
+// of the strings, and 9 more until they are built.
+class LongestAt {
+public:
+    static constexpr std::uint32_t NONE = std::numeric_limits<std::uint32_t>::max();
+    struct Found {
+        const byte_t* at;
+        std::uint32_t number;
+    };
+
+    // The string must not be empty. Of several that are alike the last added counts.
+    void add(const byte_t* bytes, std::size_t length) {
+        if (length == 0) throw std::invalid_argument("an empty string would be everywhere");
+        if (length >= NONE - backwards_.size()) throw std::overflow_error("strings of 4 GiB in all");
+        for (const byte_t* at = bytes + length; at != bytes;) backwards_.push_back(*--at);
+        ends_.push_back(static_cast<std::uint32_t>(backwards_.size()));
+        longest_ = std::max(longest_, length);
+    }
+
+    // To be called once all are added, and before find().
+    void build() {
+        if (ends_.empty()) return;
+        make_nodes();
+        link();
+        find_last_bytes();
+        backwards_ = {};
+    }
+
+    std::size_t size() const { return ends_.size(); }
+    std::size_t longest() const { return longest_; }
+    std::size_t length(std::uint32_t number) const { return ends_[number] - begin_of(number); }
+
+    // Appends what is found, the last place first. Reads the text between `begin` and `end`.
+    void find(const byte_t* begin, const byte_t* end, std::vector<Found>& out) const {
+        std::uint32_t node = ROOT;
+        for (const byte_t* at = end;;) {
+            if (node == ROOT) at = behind_last_byte(begin, at);
+            if (at == begin) return;
+            node = next(node, *--at);
+            if (found_[node] != NONE) out.push_back({at, found_[node]});
+        }
+    }
+
+private:
+    static constexpr std::uint32_t ROOT = 0;
+    static constexpr std::size_t FEW = 4;
+
+    std::uint32_t begin_of(std::uint32_t number) const { return number == 0 ? 0 : ends_[number - 1]; }
+    const byte_t* spelled(std::uint32_t number) const { return backwards_.data() + begin_of(number); }
+
+    // The numbers of the strings in the order of what they are backwards, and of those that are alike the last.
+    std::vector<std::uint32_t> in_order() const {
+        std::vector<std::uint32_t> order(ends_.size());
+        std::iota(order.begin(), order.end(), 0);
+        const auto compare = [&](std::uint32_t a, std::uint32_t b) {
+            const std::size_t common = std::min(length(a), length(b));
+            const int difference = std::memcmp(spelled(a), spelled(b), common);
+            return difference != 0 ? difference : length(a) < length(b) ? -1 : length(a) > length(b);
+        };
+        std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+            const int difference = compare(a, b);
+            return difference != 0 ? difference < 0 : a > b;
+        });
+        const auto are_alike = [&](std::uint32_t a, std::uint32_t b) { return compare(a, b) == 0; };
+        order.erase(std::unique(order.begin(), order.end(), are_alike), order.end());
+        return order;
+    }
+
+    // A trie of the strings backwards, level by level, so that a node's children stand in a row.
+    void make_nodes() {
+        const std::vector<std::uint32_t> order = in_order();
+        struct Range {
+            std::uint32_t begin, end;  // in `order`: the strings that go through a node
+        };
+        const std::size_t most_nodes = backwards_.size() + 1;
+        std::vector<Range> ranges;
+        ranges.reserve(most_nodes);
+        ranges.push_back({0, static_cast<std::uint32_t>(order.size())});
+        for (auto* of_each : {&children_, &found_}) of_each->reserve(most_nodes + 1);
+        bytes_.reserve(most_nodes);
+        bytes_.push_back(0);
+        std::size_t level_end = 1, depth = 0;
+        for (std::size_t node = 0; node < ranges.size(); ++node) {
+            if (node == level_end) {
+                level_end = ranges.size();
+                ++depth;
+            }
+            auto [at, end] = ranges[node];
+            children_.push_back(static_cast<std::uint32_t>(ranges.size()));
+            const bool ends_here = length(order[at]) == depth;
+            found_.push_back(ends_here ? order[at++] : NONE);
+            while (at != end) {
+                const std::uint32_t first = at;
+                const byte_t byte = spelled(order[at])[depth];
+                while (at != end && spelled(order[at])[depth] == byte) ++at;
+                ranges.push_back({first, at});
+                bytes_.push_back(byte);
+            }
+        }
+        children_.push_back(static_cast<std::uint32_t>(ranges.size()));
+    }
+
+    // Of each node the one of its longest proper ending that there is; where the node itself ends no string, the
+    // longest that ends there is that one's.
+    void link() {
+        std::fill_n(first_children_, 256, ROOT);
+        for (std::uint32_t child = children_[ROOT]; child < children_[ROOT + 1]; ++child) {
+            first_children_[bytes_[child]] = child;
+        }
+        endings_.assign(bytes_.size(), ROOT);
+        for (std::uint32_t node = children_[ROOT]; node < bytes_.size(); ++node) {
+            if (found_[node] == NONE) found_[node] = found_[endings_[node]];
+            for (std::uint32_t child = children_[node]; child < children_[node + 1]; ++child) {
+                endings_[child] = next(endings_[node], bytes_[child]);
+            }
+        }
+    }
+
+    // Follows the byte; each ending that is tried instead is shorter, so reading a text takes at most as many tries
+    // as bytes.
+    std::uint32_t next(std::uint32_t node, byte_t byte) const {
+        for (;; node = endings_[node]) {
+            if (node == ROOT) return first_children_[byte];
+            const byte_t* const begin = bytes_.data() + children_[node];
+            const byte_t* const end = bytes_.data() + children_[node + 1];
+            const byte_t* const child = end - begin < 2 ? begin : std::lower_bound(begin, end, byte);
+            if (child != end && *child == byte) return static_cast<std::uint32_t>(child - bytes_.data());
+        }
+    }
+
+    void find_last_bytes() {
+        n_last_bytes_ = 0;
+        for (unsigned byte = 0; byte < 256; ++byte) {
+            if (first_children_[byte] == ROOT) continue;
+            if (n_last_bytes_ < FEW) last_bytes_[n_last_bytes_] = static_cast<byte_t>(byte);
+            ++n_last_bytes_;
+        }
+        for (std::size_t i = n_last_bytes_; i < FEW; ++i) last_bytes_[i] = last_bytes_[0];
+    }
+
+    // The place behind the last byte that a string ends with, or `begin`.
+    const byte_t* behind_last_byte(const byte_t* begin, const byte_t* at) const {
+        if (n_last_bytes_ == 1) at = pass_over<1>(begin, at);
+        if (n_last_bytes_ > 1 && n_last_bytes_ <= FEW) at = pass_over<FEW>(begin, at);
+        while (at != begin && first_children_[at[-1]] == ROOT) --at;
+        return at;
+    }
+
+    // Passes over many bytes at once that no string ends with: compilers make vectors of the inner loop, if it runs
+    // forwards.
+    template <std::size_t n>
+    const byte_t* pass_over(const byte_t* begin, const byte_t* at) const {
+        constexpr std::ptrdiff_t MANY = 128;
+        byte_t last[n];
+        std::copy_n(last_bytes_, n, last);
+        for (; at - begin >= MANY; at -= MANY) {
+            byte_t any = 0;
+            for (std::ptrdiff_t i = 0; i < MANY; ++i) {
+                const byte_t byte = at[i - MANY];
+                for (std::size_t k = 0; k < n; ++k) any = any | (byte == last[k]);
+            }
+            if (any) break;
+        }
+        return at;
+    }
+
+    std::vector<byte_t> backwards_;     // the strings, while they are added
+    std::vector<std::uint32_t> ends_;   // of each in that
+    std::vector<byte_t> bytes_;         // that lead to the nodes
+    std::vector<std::uint32_t> children_;  // of each node the first; they go up to the next node's
+    std::vector<std::uint32_t> endings_;
+    std::vector<std::uint32_t> found_;  // at each node the longest string, or NONE
+    std::uint32_t first_children_[256] = {};  // of the root, by byte
+    byte_t last_bytes_[FEW] = {};
+    std::size_t n_last_bytes_ = 0;
+    std::size_t longest_ = 0;
+};
+
 class AddedTokens {
 public:
     // The content must not be empty. Of two with the same content the last added counts.
     void add(const byte_t* content, std::size_t length, AddedToken token) {
-        std::uint32_t node = 0;
-        for (std::size_t i = 0; i < length; ++i) {
-            const auto [child, is_new] = children_.try_emplace(edge(node, content[i]), n_nodes_);
-            n_nodes_ += is_new;
-            node = child->second;
-        }
-        tokens_[node] = token;
-        if (!starts_[content[0]]) n_starts_ += 1;
-        starts_[content[0]] = true;
-        only_start_ = content[0];
+        tokens_.push_back(token);
+        contents_.add(content, length);
     }
+
+    // To be called once all are added, and before split().
+    void build() { contents_.build(); }
 
     // Appends the stretches of a text to `out`, none of them empty. False, with nothing of use in `out`, where it
     // takes the tables of `tokenizers` to tell: next to a single_word token stands a character beyond ASCII.
-    bool split(const byte_t* at, const byte_t* end, std::vector<Stretch>& out) const {
-        const byte_t* begin = at;
-        const byte_t* text = at;  // where the text since the last token begins
-        while ((at = next_start(at, end)) != end) {
-            const AddedToken* token = nullptr;
-            const byte_t* stop = longest_at(at, end, token);
-            if (token == nullptr) {
-                ++at;
-                continue;
-            }
-            const byte_t* start = at;
-            at = stop;
-            if (token->ignored) continue;
-            if (token->single_word) {
-                const bool is_known = (start == begin || start[-1] < 0x80) && (stop == end || *stop < 0x80);
-                if (!is_known) return false;
-                if ((start != begin && is_word(start[-1])) || (stop != end && is_word(*stop))) continue;
-            }
-            if (token->lstrip) start = space_before(text, start);
-            if (token->rstrip) stop = skip(stop, end, SPACE);
-            if (start < text) return false;  // the token before it has taken its first characters as space
-            if (text != start) out.push_back({text, start, NO_ID});
-            out.push_back({start, stop, token->id});
-            text = stop;
+    bool split(const byte_t* begin, const byte_t* end, std::vector<Stretch>& out) const {
+        const byte_t* text = begin;  // where the text since the last token begins
+        if (!tokens_.empty() && !each_token(begin, end, [&](const byte_t* start, const byte_t* stop, AddedToken token) {
+                if (token.ignored) return true;
+                if (token.single_word) {
+                    const bool is_known = (start == begin || start[-1] < 0x80) && (stop == end || *stop < 0x80);
+                    if (!is_known) return false;
+                    if ((start != begin && is_word(start[-1])) || (stop != end && is_word(*stop))) return true;
+                }
+                if (token.lstrip) start = space_before(text, start);
+                if (token.rstrip) stop = skip(stop, end, SPACE);
+                if (start < text) return false;  // the token before it has taken its first characters as space
+                if (text != start) out.push_back({text, start, NO_ID});
+                out.push_back({start, stop, token.id});
+                text = stop;
+                return true;
+            })) {
+            return false;
         }
         if (text != end) out.push_back({text, end, NO_ID});
         return true;
     }
 
 private:
-    static std::uint64_t edge(std::uint32_t node, byte_t byte) { return std::uint64_t{node} << 8 | byte; }
+    // Calls take(start, stop, token) for each token in the text, in order, until it returns false; returns what it did.
+    template <class Take>
+    bool each_token(const byte_t* begin, const byte_t* end, Take take) const {
+        // Block by block, each with what the last token in it may reach into: so what is found takes little room.
+        const std::size_t size = std::max(std::size_t{1} << 16, 4 * contents_.longest());
+        std::vector<LongestAt::Found> found;
+        const byte_t* at = begin;  // behind the last token
+        while (begin != end) {
+            const byte_t* const stop = begin + std::min(static_cast<std::size_t>(end - begin), size);
+            found.clear();
+            contents_.find(begin, stop + std::min(static_cast<std::size_t>(end - stop), contents_.longest()), found);
+            for (std::size_t i = found.size(); i-- > 0;) {
+                const auto [start, number] = found[i];
+                if (start >= stop) break;
+                if (start < at) continue;
+                at = start + contents_.length(number);
+                if (!take(start, at, tokens_[number])) return false;
+            }
+            begin = stop;
+        }
+        return true;
+    }
 
     static bool is_word(byte_t c) { return c == '_' || (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z'); }
-
-    const byte_t* next_start(const byte_t* at, const byte_t* end) const {
-        if (at == end || n_starts_ == 0) return end;
-        if (n_starts_ == 1) {
-            const void* found = std::memchr(at, only_start_, static_cast<std::size_t>(end - at));
-            return found ? static_cast<const byte_t*>(found) : end;
-        }
-        while (at != end && !starts_[*at]) ++at;
-        return at;
-    }
-
-    const byte_t* longest_at(const byte_t* at, const byte_t* end, const AddedToken*& token) const {
-        const byte_t* stop = at;
-        std::uint32_t node = 0;
-        while (at != end) {
-            const auto child = children_.find(edge(node, *at));
-            if (child == children_.end()) break;
-            node = child->second;
-            ++at;
-            if (const auto found = tokens_.find(node); found != tokens_.end()) {
-                token = &found->second;
-                stop = at;
-            }
-        }
-        return stop;
-    }
 
     // The start of the white space that ends at `at`, at the earliest `begin`.
     static const byte_t* space_before(const byte_t* begin, const byte_t* at) {
@@ -114,12 +284,11 @@ private:
         return at;
     }
 
-    std::unordered_map<std::uint64_t, std::uint32_t> children_;  // a trie: node and byte to node; 0 is the root
-    std::unordered_map<std::uint32_t, AddedToken> tokens_;       // the nodes where a token ends
-    std::uint32_t n_nodes_ = 1;
-    bool starts_[256] = {};
-    std::size_t n_starts_ = 0;
-    byte_t only_start_ = 0;
+    LongestAt contents_;
+    std::vector<AddedToken> tokens_;  // by their number there
 };
+
+// Cython makes members where an exception would end the process.
+static_assert(std::is_nothrow_default_constructible_v<AddedTokens>);
 
 }  // namespace hf_scaffold

@@ -6,14 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <stdexcept>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "dice.hpp"
 #include "hash_seed.hpp"
 #include "pair_key.hpp"
+#include "replacements.hpp"
 #include "utf8.hpp"
 #include "widths.hpp"
 
@@ -76,8 +77,11 @@ class RuleTable {
 class CharacterTable {
  public:
   // The token of a character (its UTF-8 form) where it continues a pre-token or not, and ends one or not.
-  void set(const std::string& character, bool continues, bool ends, token_id_t token) {
-    forms_.try_emplace(key(as_bytes(character), character.size()), Forms{NO_ID, NO_ID, NO_ID, NO_ID})
+  void set(const byte_t* character, std::size_t length, bool continues, bool ends, token_id_t token) {
+    if (length == 0 || character_length(character, character + length) != length) {
+      throw std::invalid_argument("a symbol must be one character");
+    }
+    forms_.try_emplace(key(character, length), Forms{NO_ID, NO_ID, NO_ID, NO_ID})
         .first->second[form(continues, ends)] = token;
   }
 
@@ -88,7 +92,10 @@ class CharacterTable {
   }
 
   // Characters without a token become the tokens of their bytes, which count up from this one, that of byte 0.
-  void set_bytes(token_id_t first) { first_byte_ = first; }
+  void set_bytes(token_id_t first) {
+    if (first > std::numeric_limits<token_id_t>::max() - 255) throw std::overflow_error("no ids are left for all bytes");
+    first_byte_ = first;
+  }
 
   std::size_t longest_probe() const { return longest_chain(forms_); }
 
@@ -117,7 +124,6 @@ class CharacterTable {
  private:
   using Forms = std::array<token_id_t, 4>;
 
-  static const byte_t* as_bytes(const std::string& text) { return reinterpret_cast<const byte_t*>(text.data()); }
   static std::size_t form(bool continues, bool ends) { return 2 * continues + ends; }
 
   // At most four bytes, so that a character is its own key.
@@ -141,7 +147,10 @@ class CharacterTable {
 
 class BpeEncoder {
  public:
-  explicit BpeEncoder(std::size_t n_rules) : rules_(n_rules), byte_ids_(256, NO_ID) {}
+  explicit BpeEncoder(std::size_t n_rules) : rules_(n_rules), byte_ids_(256, NO_ID) {
+    if (n_rules >= RuleTable::NO_RANK) throw std::overflow_error("more rules than there are ranks");
+    most_rules_ = static_cast<std::uint32_t>(n_rules);
+  }
 
   void set_byte(unsigned char byte, token_id_t token) { byte_ids_[byte] = token; }
   // From here on pre-tokens are read as characters, not as bytes.
@@ -149,17 +158,17 @@ class BpeEncoder {
     by_character_ = true;
     return characters_;
   }
+  // No more of them than the constructor was told.
   void add_rule(token_id_t left, token_id_t right, token_id_t merged) {
+    if (n_rules_ == most_rules_) throw std::length_error("more rules than announced");
     rules_.add(left, right, {n_rules_++, merged});
   }
   // A pre-token of these bytes becomes this token without any merging.
-  void add_whole(const std::string& bytes, token_id_t token) { wholes_.emplace(bytes, token); }
-  // In the output the token is replaced by these.
-  void set_replacement(token_id_t token, const std::vector<token_id_t>& tokens) {
-    if (static_cast<std::size_t>(token) >= replacements_.size()) replacements_.resize(token + 1);
-    replacements_[token] = tokens;
-    first_replaced_ = std::min(first_replaced_, token);
+  void add_whole(const byte_t* bytes, std::size_t n, token_id_t token) {
+    wholes_.emplace(std::string(reinterpret_cast<const char*>(bytes), n), token);
   }
+  // What replaces tokens in the output.
+  Replacements& replacements() { return replacements_; }
 
   // The most entries that a look-up of a rule, a character or a whole pre-token compares. O(size of the tables).
   std::size_t longest_probe() const {
@@ -173,7 +182,7 @@ class BpeEncoder {
     if (!wholes_.empty()) {
       const auto whole = wholes_.find(std::string(reinterpret_cast<const char*>(bytes), n));
       if (whole != wholes_.end()) {
-        append(whole->second, out);
+        replacements_.append(whole->second, out);
         return;
       }
     }
@@ -239,7 +248,7 @@ class BpeEncoder {
 
   void write(const Work& work, std::vector<token_id_t>& out) const {
     for (const Node& node : work.nodes) {
-      if (node.token != NO_ID) append(node.token, out);
+      if (node.token != NO_ID) replacements_.append(node.token, out);
     }
   }
 
@@ -267,6 +276,7 @@ class BpeEncoder {
   template <class Drops>
   void merge_by_queue(Work& work, Drops drops) const {
     std::vector<Node>& nodes = work.nodes;
+    if (nodes.size() >= END) throw std::overflow_error("a pre-token of 2**32 - 1 or more symbols");
     const std::uint32_t n = static_cast<std::uint32_t>(nodes.size());
     work.queue.clear();
     work.dropped.clear();
@@ -308,23 +318,14 @@ class BpeEncoder {
     if (node.rank != RuleTable::NO_RANK) push(work, {node.rank, i});
   }
 
-  void append(token_id_t token, std::vector<token_id_t>& out) const {
-    const bool may_be = token >= first_replaced_ && static_cast<std::size_t>(token) < replacements_.size();
-    if (may_be && !replacements_[token].empty()) {
-      out.insert(out.end(), replacements_[token].begin(), replacements_[token].end());
-    } else {
-      out.push_back(token);
-    }
-  }
-
   RuleTable rules_;
   std::uint32_t n_rules_ = 0;
+  std::uint32_t most_rules_ = 0;
   std::vector<token_id_t> byte_ids_;
   CharacterTable characters_;
   bool by_character_ = false;
   std::unordered_map<std::string, token_id_t, KeyedHash> wholes_;
-  std::vector<std::vector<token_id_t>> replacements_;
-  token_id_t first_replaced_ = std::numeric_limits<token_id_t>::max();  // most tokens are below: they need no look
+  Replacements replacements_;
 };
 
 }  // namespace hf_scaffold

@@ -3,31 +3,12 @@
 
 from libc.string cimport memcpy
 from libcpp cimport bool
-from libcpp.string cimport string
 from libcpp.vector cimport vector
 
+from bpe_encoder cimport BpeEncoder, CharacterTable, EncoderWork, add_rules, checked, set_bytes, set_replacements
 from widths cimport token_id_t
 
 import numpy as np
-
-cdef extern from "bpe_encoder.hpp" namespace "hf_scaffold" nogil:
-    cppclass EncoderWork "hf_scaffold::BpeEncoder::Work":
-        pass
-
-    cppclass CharacterTable:
-        void set(const string&, bool, bool, token_id_t) except +
-        void set_unknown(token_id_t, bool)
-        void set_bytes(token_id_t)
-
-    cppclass BpeEncoder:
-        BpeEncoder(size_t) except +
-        void set_byte(unsigned char, token_id_t)
-        CharacterTable& characters()
-        void add_rule(token_id_t, token_id_t, token_id_t)
-        void add_whole(const string&, token_id_t) except +
-        void set_replacement(token_id_t, const vector[token_id_t]&) except +
-        void encode(const unsigned char*, size_t, EncoderWork&, vector[token_id_t]&) except +
-        size_t longest_probe()
 
 
 cdef class PretokenEncoder:
@@ -42,8 +23,11 @@ cdef class PretokenEncoder:
         wholes: Pre-tokens that become one token without merging.
         unknown: The token of characters without one; -1 if there is none, and they are dropped.
         fuse_unknown: Whether characters in a row without a token become one token together.
-        first_byte: The token of byte 0, with those of the others behind it: characters without a token become
+        first_byte: The token of byte 0, with those of the others after it: characters without a token become
             these. -1 if there are none.
+    Raises:
+        ValueError: an id is negative; `symbols` or `rules` has another shape, or a symbol is no character.
+        OverflowError: an id is above 2**31 - 1.
     """
 
     cdef BpeEncoder* encoder
@@ -52,43 +36,35 @@ cdef class PretokenEncoder:
         self,
         symbols,
         const token_id_t[:, ::1] rules,
-        dict replacements,
-        dict wholes,
+        dict replacements not None,
+        dict wholes not None,
         token_id_t unknown=-1,
         bool fuse_unknown=False,
         token_id_t first_byte=-1,
     ):
-        cdef Py_ssize_t i
+        cdef bytes pretoken
         self.encoder = new BpeEncoder(rules.shape[0])
         if isinstance(symbols, dict):
             self._set_characters(symbols, unknown, fuse_unknown, first_byte)
         else:
-            self._set_bytes(symbols)
-        for i in range(rules.shape[0]):
-            self.encoder.add_rule(rules[i, 0], rules[i, 1], rules[i, 2])
-        for token, tokens in replacements.items():
-            self.encoder.set_replacement(token, tokens)
-        for pretoken, token in wholes.items():
-            self.encoder.add_whole(pretoken, token)
+            set_bytes(self.encoder, symbols, "symbols")
+        add_rules(self.encoder, rules)
+        set_replacements(self.encoder, replacements)
+        for pretoken, token in tuple(wholes.items()):
+            self.encoder.add_whole(<const unsigned char*>pretoken, len(pretoken), checked(token))
 
     def __dealloc__(self):
         del self.encoder
-
-    cdef int _set_bytes(self, const token_id_t[::1] tokens) except -1:
-        cdef Py_ssize_t i
-        if tokens.shape[0] != 256:
-            raise ValueError(f"symbols has {tokens.shape[0]} entries instead of 256")
-        for i in range(256):
-            self.encoder.set_byte(<unsigned char>i, tokens[i])
 
     cdef int _set_characters(
         self, dict tokens, token_id_t unknown, bool fuse_unknown, token_id_t first_byte
     ) except -1:
         cdef CharacterTable* characters = &self.encoder.characters()
-        for (character, continues, ends), token in tokens.items():
-            characters.set(character, continues, ends, token)
-        characters.set_unknown(unknown, fuse_unknown)
-        characters.set_bytes(first_byte)
+        cdef bytes utf8
+        for (utf8, continues, ends), token in tuple(tokens.items()):
+            characters.set(<const unsigned char*>utf8, len(utf8), continues, ends, checked(token))
+        characters.set_unknown(checked(unknown, True), fuse_unknown)
+        characters.set_bytes(checked(first_byte, True))
 
     @property
     def longest_probe(self):
@@ -104,21 +80,40 @@ cdef class PretokenEncoder:
         Raises:
             ValueError: the offsets don't ascend from 0 to the length of data.
         """
-        cdef Py_ssize_t i, n = offsets.shape[0] - 1
+        cdef Py_ssize_t n = offsets.shape[0] - 1
         cdef vector[token_id_t] ids
         cdef vector[long long] ends
-        cdef EncoderWork work
         if n < 0 or offsets[0] != 0 or offsets[n] != data.shape[0] or np.any(np.diff(offsets) < 0):
             raise ValueError("offsets must ascend from 0 to the length of data")
-        cdef const unsigned char* start = &data[0] if data.shape[0] else NULL
         with nogil:
-            ends.push_back(0)
-            for i in range(n):
-                self.encoder.encode(start + offsets[i], <size_t>(offsets[i + 1] - offsets[i]), work, ids)
-                ends.push_back(<long long>ids.size())
+            encode_all(self.encoder, data, offsets, ids, ends)
         cdef token_id_t[::1] id_array = np.empty(ids.size(), np.int32)
         cdef long long[::1] end_array = np.empty(ends.size(), np.int64)
         if ids.size():
             memcpy(&id_array[0], ids.data(), ids.size() * sizeof(token_id_t))
         memcpy(&end_array[0], ends.data(), ends.size() * sizeof(long long))
         return np.asarray(id_array), np.asarray(end_array)
+
+
+# Whoever holds the offsets may change them meanwhile: so each is looked at where it is used.
+cdef int encode_all(
+    BpeEncoder* encoder,
+    const unsigned char[::1] data,
+    const long long[::1] offsets,
+    vector[token_id_t]& ids,
+    vector[long long]& ends,
+) except -1 nogil:
+    cdef const unsigned char* first = &data[0] if data.shape[0] else NULL
+    cdef Py_ssize_t i
+    cdef long long start = 0, stop
+    cdef EncoderWork work
+    ends.push_back(0)
+    for i in range(1, offsets.shape[0]):
+        stop = offsets[i]
+        if not start <= stop <= data.shape[0]:
+            with gil:
+                raise ValueError("offsets must ascend from 0 to the length of data")
+        encoder.encode(first + start, <size_t>(stop - start), work, ids)
+        ends.push_back(<long long>ids.size())
+        start = stop
+    return 0

@@ -7,6 +7,8 @@
 //
 // There is no lock that a fork could leave taken: a slot that another thread was filling when the process was
 // forked stays busy in the child, which passes over it.
+//
+// A cache is full when half its slots are taken, or the blocks take as much memory as the slots: 64 MiB for the largest.
 #pragma once
 
 #include <algorithm>
@@ -80,9 +82,10 @@ public:
         return i;
     }
 
-    // Adds a pre-token that find() did not find. None is added that is too long, or once the cache is full.
+    // Adds a pre-token that find() did not find. None is added that is too long or has more ids than bytes, for which
+    // who calls find() may have no room; and none once the cache is full.
     void add(const byte_t* bytes, std::size_t length, const Key& key, const token_id_t* ids, std::size_t n) {
-        if (length > LONGEST || is_full()) return;
+        if (length > LONGEST || n > length || is_full()) return;
         std::uint64_t values[2] = {0, static_cast<std::uint64_t>(n) << 32};
         token_id_t* block = nullptr;
         if (n <= INLINE_IDS && length <= INLINE) {
@@ -90,7 +93,9 @@ public:
             std::copy_n(ids, n, inlined);
             std::memcpy(values, inlined, sizeof values);
         } else {
-            block = new token_id_t[1 + n + (length + sizeof(token_id_t) - 1) / sizeof(token_id_t)];
+            const std::size_t size = 1 + n + (length + sizeof(token_id_t) - 1) / sizeof(token_id_t);
+            block = new token_id_t[size];
+            block_bytes_.fetch_add(size * sizeof(token_id_t) + BESIDE_BLOCK, std::memory_order_relaxed);
             block[0] = static_cast<token_id_t>(n);
             std::copy_n(ids, n, block + 1);
             std::memcpy(block + 1 + n, bytes, length);
@@ -110,8 +115,16 @@ public:
         }
     }
 
-    bool is_full() const { return size_.load(std::memory_order_relaxed) >= n_slots_ / 2; }
+    bool is_full() const {
+        return size_.load(std::memory_order_relaxed) >= n_slots_ / 2 ||
+               block_bytes_.load(std::memory_order_relaxed) >= n_slots_ * sizeof(Slot);
+    }
     std::size_t size() const { return size_.load(std::memory_order_relaxed); }
+    std::size_t n_bytes() const { return n_slots_ * sizeof(Slot) + block_bytes_.load(std::memory_order_relaxed); }
+
+    // Asks all who use this cache to go on with its successor, so that its memory can be freed.
+    void retire() { is_retired_.store(true, std::memory_order_relaxed); }
+    bool is_retired() const { return is_retired_.load(std::memory_order_relaxed); }
 
     // The most slots that a look-up passes. O(slots).
     std::size_t longest_probe() const {
@@ -137,6 +150,7 @@ public:
 private:
     static constexpr std::size_t FIRST_SLOTS = std::size_t{1} << 14;  // half a MB
     static constexpr std::size_t LAST_SLOTS = std::size_t{1} << 20;  // 32 MB
+    static constexpr std::size_t BESIDE_BLOCK = 16;  // bytes that an allocation takes besides, about
     static constexpr std::size_t INLINE = 15;
     static constexpr std::size_t INLINE_IDS = 3;
     static constexpr std::uint64_t LONG = 0xFF;   // in the top byte of `high`, whose low bits are the length
@@ -224,6 +238,8 @@ private:
     std::size_t n_slots_;  // a power of two
     LargeArray<Slot> slots_;
     std::atomic<std::size_t> size_{0};
+    std::atomic<std::size_t> block_bytes_{0};
+    std::atomic<bool> is_retired_{false};
 };
 
 }  // namespace hf_scaffold

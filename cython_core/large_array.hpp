@@ -6,9 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <limits>
 #include <memory>
 #include <new>
 #include <type_traits>
+#include <utility>
 
 #ifdef __linux__
 #include <sys/mman.h>
@@ -51,6 +54,7 @@ template <class T>
 LargeArray<T> make_large_array(std::size_t n) {
     static_assert(std::is_trivially_destructible_v<T>);
     constexpr std::size_t CACHE_LINE = 64;
+    if (n > (std::numeric_limits<std::size_t>::max() - HUGE_PAGE) / sizeof(T)) throw std::bad_alloc();
     const std::size_t alignment = n * sizeof(T) < HUGE_PAGE ? CACHE_LINE : HUGE_PAGE;
     const std::size_t size = (n * sizeof(T) + alignment - 1) / alignment * alignment;
     void* array = nullptr;
@@ -77,7 +81,18 @@ public:
         return array_.get();
     }
 
+    // The same with what is in the first `n_kept`.
+    T* more_room_for(std::size_t n, std::size_t n_kept) {
+        static_assert(std::is_trivially_copyable_v<T>);
+        LargeArray<T> larger = make_large_array<T>(n);
+        if (n_kept != 0) std::memcpy(larger.get(), array_.get(), n_kept * sizeof(T));
+        array_ = std::move(larger);
+        size_ = n;
+        return array_.get();
+    }
+
     T* get() const { return array_.get(); }
+    std::size_t size() const { return size_; }
 
 private:
     LargeArray<T> array_;

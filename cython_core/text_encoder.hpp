@@ -12,7 +12,6 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -102,8 +101,8 @@ void run_on_threads(std::size_t n, Work work) {
     std::vector<std::thread> threads;
     try {
         while (threads.size() + 1 < n) threads.emplace_back(guarded);
-    } catch (const std::system_error&) {
-        // No more threads to be had: those there are do the work.
+    } catch (const std::exception&) {
+        // No more threads, or no memory for them, to be had: those there are do the work.
     }
     guarded();
     for (std::thread& thread : threads) thread.join();
@@ -113,23 +112,29 @@ void run_on_threads(std::size_t n, Work work) {
 class Batch {
 public:
     Batch(Pipeline pipeline, std::size_t n_threads, Dropout dropout = {})
-        : pipeline_(pipeline), n_threads_(n_threads), dropout_(dropout) {}
+        : pipeline_(pipeline), n_threads_(std::clamp<std::size_t>(n_threads, 1, MOST_THREADS)), dropout_(dropout) {}
 
     void add(Text text) {
         texts_.push_back(text);
         n_units_ += text.length;
     }
 
-    // Encodes until all is done, or until the cache is full: then call it again with another one.
-    bool run(IdCache& cache) {
+    // Encodes until all is done; or until the cache is full or retired: then call it again with another one. Where
+    // there is no other one yet, a full cache has to do for some tasks.
+    bool run(IdCache& cache, bool has_successor) {
         if (tasks_.empty()) plan();
         const std::size_t left = tasks_.size() - std::min(tasks_.size(), next_.load());
         run_on_threads(std::min(n_threads_, left), [&] {
-            Worker worker(*this, cache);
-            while (!cache.is_full()) {
-                const std::size_t i = next_.fetch_add(1);
-                if (i >= tasks_.size()) return;
-                worker.encode(i);
+            try {
+                Worker worker(*this, cache);
+                for (std::size_t n = 0; !cache.is_retired() && (has_successor ? !cache.is_full() : n < FEW_TASKS); ++n) {
+                    const std::size_t i = next_.fetch_add(1);
+                    if (i >= tasks_.size()) return;
+                    worker.encode(i);
+                }
+            } catch (...) {
+                next_ = tasks_.size();  // nobody needs the others any more
+                throw;
             }
         });
         return next_.load() >= tasks_.size();
@@ -157,6 +162,8 @@ public:
 
 private:
     static constexpr std::size_t TASK = std::size_t{1} << 16;  // units of text
+    static constexpr std::size_t FEW_TASKS = 16;
+    static constexpr std::size_t MOST_THREADS = 256;
 
     // A text for all threads, cut into pieces: added tokens, and stretches of text that are not too long.
     struct LongText {
@@ -260,7 +267,7 @@ private:
             with_rules(batch_.pipeline_.preset, [&](auto rules) {
                 task.of ? encode_pieces(rules, task) : encode_texts(rules, task);
             });
-            batch_.list_.put(i, out_.get(), static_cast<std::size_t>(next_ - out_.get()));
+            batch_.list_.put(i, out_.get(), n_made());
         }
 
     private:
@@ -270,7 +277,7 @@ private:
             const Stretch* last = first + task.n_pieces;
             start(first == last ? 0 : static_cast<std::size_t>(last[-1].end - first->begin));
             for (const Stretch* piece = first; piece != last; ++piece) append(rules, *piece, task.of->utf8, task.text);
-            task.lengths.push_back(static_cast<std::size_t>(next_ - out_.get()));
+            task.lengths.push_back(n_made());
         }
 
         template <class Rules>
@@ -280,10 +287,10 @@ private:
             start(n_bytes);
             task.lengths.reserve(task.n_texts);
             for (std::size_t i = task.text; i < task.text + task.n_texts; ++i) {
-                token_id_t* const before = next_;
+                const std::size_t before = n_made();
                 if (i + 1 < task.text + task.n_texts) aim_at(batch_.texts_[i + 1]);
                 batch_.status_[i] = encode_text(rules, i);
-                task.lengths.push_back(static_cast<std::size_t>(next_ - before));
+                task.lengths.push_back(n_made() - before);
             }
         }
 
@@ -303,7 +310,7 @@ private:
         template <class Rules>
         void append(Rules rules, const Stretch& stretch, const Utf8& utf8, std::size_t text) {
             if (stretch.id != NO_ID) {
-                *next_++ = stretch.id;
+                *next_++ = stretch.id;  // of at least one byte
             } else if (batch_.dropout_.p > 0) {
                 append_dropping(rules, stretch, batch_.dropout_.streams[text], utf8.begin());
             } else {
@@ -333,7 +340,7 @@ private:
                 const Dice dice(batch_.dropout_.p, stream, static_cast<std::uint64_t>(at - begin));
                 ids_.clear();
                 batch_.pipeline_.bpe->encode(at, static_cast<std::size_t>(stop - at), work_, ids_, dice);
-                next_ = std::copy(ids_.begin(), ids_.end(), next_);
+                append_ids(static_cast<std::size_t>(stop - at));
                 at = stop;
             }
         }
@@ -341,14 +348,33 @@ private:
         void append_new(const byte_t* bytes, std::size_t length, const IdCache::Key& key) {
             ids_.clear();
             batch_.pipeline_.bpe->encode(bytes, length, work_, ids_);
-            next_ = std::copy(ids_.begin(), ids_.end(), next_);
+            append_ids(length);
             cache_.add(bytes, length, key, ids_.data(), ids_.size());
         }
 
-        // Begins with no ids, and room for those of so many bytes: no more ids than bytes.
+        // Begins with no ids, and room for one for each of so many bytes. That much room there always is for the bytes
+        // still to come, so that what the cache holds, no more ids than bytes, is written without a look at it.
         void start(std::size_t n_bytes) {
             next_ = out_.room_for(n_bytes + IdCache::SPARE);
+            n_spare_ = 0;
         }
+
+        // What ids_ holds, of so many bytes. Only rules and replacements of someone else's make more ids than bytes.
+        void append_ids(std::size_t n_bytes) {
+            if (ids_.size() > n_bytes) make_room(ids_.size() - n_bytes);
+            next_ = std::copy(ids_.begin(), ids_.end(), next_);
+        }
+
+        void make_room(std::size_t n_more) {
+            if (n_more > n_spare_) {
+                const std::size_t n = n_made(), growth = std::max(n_more, out_.size());
+                next_ = out_.more_room_for(out_.size() + growth, n) + n;
+                n_spare_ += growth;
+            }
+            n_spare_ -= n_more;
+        }
+
+        std::size_t n_made() const { return static_cast<std::size_t>(next_ - out_.get()); }
 
         Batch& batch_;
         IdCache& cache_;
@@ -359,6 +385,7 @@ private:
         std::vector<Stretch> stretches_;
         std::array<IdCache::Key, AT_MOST_SOME> keys_;
         Scratch<token_id_t> out_;
+        std::size_t n_spare_ = 0;     // room in out_ beyond one id a byte
         token_id_t* next_ = nullptr;  // behind the ids of the task
     };
 

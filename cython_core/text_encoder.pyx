@@ -1,18 +1,18 @@
 """From batches of text to token ids, and from those to what tokenizer calls return."""
 
-from cpython.list cimport PyList_GET_ITEM, PyList_New, PyList_SET_ITEM
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
 from cpython.ref cimport Py_INCREF
 from cython cimport view
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
-from libcpp.memory cimport make_shared, shared_ptr, unique_ptr
-from libcpp.vector cimport vector
+from libcpp.memory cimport make_shared, shared_ptr, unique_ptr, weak_ptr
 
 import numpy as np
 
 from hf_scaffold.errors import ConfigurationError
 
+from bpe_encoder cimport BpeEncoder, add_rules, checked, set_bytes, set_replacements
 from presets cimport Preset
 from widths cimport token_id_t
 
@@ -24,15 +24,6 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object)
     int PyGC_Disable()
     int PyGC_Enable()
-
-
-cdef extern from "bpe_encoder.hpp" namespace "hf_scaffold" nogil:
-    cppclass BpeEncoder:
-        BpeEncoder(size_t) except +
-        void set_byte(unsigned char, token_id_t)
-        void add_rule(token_id_t, token_id_t, token_id_t)
-        void set_replacement(token_id_t, const vector[token_id_t]&) except +
-        size_t longest_probe()
 
 
 cdef extern from "hash_seed.hpp" namespace "hf_scaffold" nogil:
@@ -48,6 +39,8 @@ cdef extern from "id_cache.hpp" namespace "hf_scaffold" nogil:
         size_t longest_probe()
         bint is_full()
         size_t size()
+        size_t n_bytes()
+        void retire()
         shared_ptr[IdCache] successor() except +
 
 
@@ -57,8 +50,8 @@ cdef extern from "added_tokens.hpp" namespace "hf_scaffold" nogil:
         bint single_word, lstrip, rstrip, ignored
 
     cppclass AddedTokens:
-        AddedTokens() except +
         void add(const unsigned char*, size_t, AddedToken) except +
+        void build() except +
 
 
 cdef extern from "id_list.hpp" namespace "hf_scaffold" nogil:
@@ -88,7 +81,7 @@ cdef extern from "text_encoder.hpp" namespace "hf_scaffold" nogil:
         Batch(Pipeline, size_t) except +
         Batch(Pipeline, size_t, Dropout) except +
         void add(Text) except +
-        bint run(IdCache&) except +
+        bint run(IdCache&, bint) except +
         int status(size_t)
         void ends(int64_t*)
         IdBuffer& ids()
@@ -134,33 +127,40 @@ cdef class AddedTokenFinder:
     Args:
         tokens: (content, id, single_word, lstrip, rstrip, normalized, ignored) of each; ignored ones are found
             and then read as text.
+    Raises:
+        ValueError: an id is negative.
+        OverflowError: an id is above 2**31 - 1, or the contents have 4 GiB.
+    Cost: time and memory linear in the length of the contents, but for sorting them; finding is linear in the text.
     """
 
     cdef AddedTokens first
     cdef AddedTokens second
 
-    def __init__(self, tokens):
+    def __cinit__(self, tokens):
         cdef AddedToken token
         cdef bytes utf8
         for content, token_id, single_word, lstrip, rstrip, normalized, ignored in tokens:
             utf8 = content.encode()
             if not utf8:
                 continue  # such a token is never found
-            token.id = token_id
+            token.id = checked(token_id)
             token.single_word, token.lstrip, token.rstrip = single_word, lstrip, rstrip
             token.ignored = ignored
             if normalized:
                 self.second.add(<const unsigned char*>utf8, len(utf8), token)
             else:
                 self.first.add(<const unsigned char*>utf8, len(utf8), token)
+        self.first.build()
+        self.second.build()
 
 
 def rules_of(list merges not None, dict ids not None):
     """Merges, pairs of tokens, as `TextEncoder` takes them, given the ids of tokens."""
     cdef Py_ssize_t i
-    rules = np.empty((len(merges), 3), dtype=np.int32)
+    cdef tuple kept = tuple(merges)
+    rules = np.empty((len(kept), 3), dtype=np.int32)
     cdef token_id_t[:, ::1] row = rules
-    for i, (left, right) in enumerate(merges):
+    for i, (left, right) in enumerate(kept):
         row[i, 0], row[i, 1], row[i, 2] = ids[left], ids[right], ids[left + right]
     return rules
 
@@ -168,7 +168,8 @@ def rules_of(list merges not None, dict ids not None):
 cdef class TextEncoder:
     """Token ids of text that a preset splits: BPE over all rules, then replacement of tokens.
 
-    Calls may run concurrently, and share a cache from pre-tokens to ids of at most some 70 MB.
+    Calls may run concurrently, and share a cache from pre-tokens to ids. It takes 64 MiB at most, whatever the texts,
+    and for as long as calls still use the one that it replaced, twice that.
 
     Args:
         preset: A name in `hf_scaffold.pretokenize.PRESETS`.
@@ -177,36 +178,33 @@ cdef class TextEncoder:
         replacements: Token to the tokens that replace it in the output.
     Raises:
         ConfigurationError: no preset of that name.
+        ValueError: an id is negative; `byte_ids` or `rules` has another shape.
+        OverflowError: an id is above 2**31 - 1.
     """
 
     cdef Preset preset
     cdef unique_ptr[BpeEncoder] bpe
     cdef shared_ptr[IdCache] cache
+    cdef weak_ptr[IdCache] previous_cache
 
-    def __init__(
+    # Not __init__, which may be left out, or called again while others encode.
+    def __cinit__(
         self,
         str preset not None,
         const token_id_t[::1] byte_ids,
         const token_id_t[:, ::1] rules,
-        dict replacements,
+        dict replacements not None,
         *,
         bint _colliding=False,
     ):
-        cdef Py_ssize_t i
         if preset not in PRESETS:
             raise ConfigurationError(f"no native scanner for pre-tokenizer {preset!r}; there are: {', '.join(PRESETS)}")
-        if byte_ids.shape[0] != 256:
-            raise ValueError(f"byte_ids has {byte_ids.shape[0]} entries instead of 256")
         self.preset = <Preset><int>PRESETS[preset]
         self.cache = make_shared[IdCache](HashKey.colliding() if _colliding else HashKey())
         self.bpe.reset(new BpeEncoder(rules.shape[0]))
-        cdef BpeEncoder* bpe = self.bpe.get()
-        for i in range(256):
-            bpe.set_byte(<unsigned char>i, byte_ids[i])
-        for i in range(rules.shape[0]):
-            bpe.add_rule(rules[i, 0], rules[i, 1], rules[i, 2])
-        for token, tokens in replacements.items():
-            bpe.set_replacement(token, tokens)
+        set_bytes(self.bpe.get(), byte_ids, "byte_ids")
+        add_rules(self.bpe.get(), rules)
+        set_replacements(self.bpe.get(), replacements)
 
     @property
     def n_cached(self):
@@ -217,6 +215,12 @@ cdef class TextEncoder:
     def longest_probe(self):
         """The most entries that one look-up compares: a few dozen at most, whatever texts and merges are."""
         return max(self.bpe.get().longest_probe(), self.cache.get().longest_probe())
+
+    @property
+    def cache_bytes(self):
+        """The memory of the cache; and of the one before it, as long as a call uses that."""
+        cdef shared_ptr[IdCache] previous = self.previous_cache.lock()
+        return self.cache.get().n_bytes() + (previous.get().n_bytes() if previous else 0)
 
     def encode(
         self,
@@ -265,7 +269,8 @@ cdef class TextEncoder:
         """`encode` of texts that lie one after another as UTF-8.
 
         Args:
-            data: Text i is data[offsets[i]:offsets[i + 1]].
+            data: Text i is data[offsets[i]:offsets[i + 1]]. Copied if it can be written to: what another thread puts
+                there after it has been checked would be no UTF-8.
             offsets: int64, n + 1, ascending.
         Returns:
             As `encode`; texts that are no UTF-8 are among those that could not be encoded.
@@ -273,14 +278,20 @@ cdef class TextEncoder:
             ValueError: the offsets reach beyond data.
         """
         cdef Py_ssize_t i, n = offsets.shape[0] - 1
+        cdef int64_t begin, end
         cdef unique_ptr[Batch] batch
         cdef Text view
+        if n < 0:
+            raise ValueError("offsets is empty: it has one more than there are texts")
+        if not memoryview(data).readonly:
+            data = bytes(data)
         batch.reset(new Batch(self.pipeline(added), n_threads))
         for i in range(n):
-            if not 0 <= offsets[i] <= offsets[i + 1] <= data.shape[0]:
-                raise ValueError(f"text {i} from {offsets[i]} to {offsets[i + 1]} in data of {data.shape[0]} bytes")
-            view.data = &data[offsets[i]] if offsets[i] < offsets[i + 1] else NULL
-            view.length = offsets[i + 1] - offsets[i]
+            begin, end = offsets[i], offsets[i + 1]
+            if not 0 <= begin <= end <= data.shape[0]:
+                raise ValueError(f"text {i} from {begin} to {end} in data of {data.shape[0]} bytes")
+            view.data = &data[begin] if begin < end else NULL
+            view.length = end - begin
             view.width = MAYBE_UTF8
             batch.get().add(view)
         return self.arrays(batch.get(), n)
@@ -313,16 +324,20 @@ cdef class TextEncoder:
             batch.ends(&ends[1])
         return array_of(batch.ids()), offsets, [i for i in range(n) if batch.status(i) != OK]
 
-    # The cache is taken, and its successor put in place, with the GIL held; calls that run meanwhile keep theirs.
+    # The cache is taken, and its successor put in place, with the GIL held; calls that run meanwhile go on with theirs
+    # until it tells them to leave. There is no third one while two are in use, however many calls there are.
     cdef run(self, Batch* batch):
         cdef shared_ptr[IdCache] cache
-        cdef bint done = False
+        cdef bint done = False, has_successor
         while not done:
             cache = self.cache
+            has_successor = self.previous_cache.expired()
             with nogil:
-                done = batch.run(cache.get()[0])
-            if cache.get().is_full() and self.cache.get() == cache.get():
+                done = batch.run(cache.get()[0], has_successor)
+            if cache.get().is_full() and self.cache.get() == cache.get() and self.previous_cache.expired():
                 self.cache = cache.get().successor()
+                self.previous_cache = weak_ptr[IdCache](cache)
+                cache.get().retire()
 
 
 def framed(
@@ -339,30 +354,52 @@ def framed(
         before, after: int32.
     Returns:
         The new ids, and their offsets.
+    Raises:
+        ValueError: the offsets don't ascend, or reach beyond the ids.
     """
-    cdef Py_ssize_t i, n = offsets.shape[0] - 1, n_before = before.shape[0], n_after = after.shape[0]
-    cdef int64_t size
-    if offsets[n] > ids.shape[0]:
-        raise ValueError(f"rows up to {offsets[n]} of {ids.shape[0]} ids")
-    made = np.empty(offsets[n] + n * (n_before + n_after), dtype=np.int32)
+    cdef Py_ssize_t n = offsets.shape[0] - 1
+    if n < 0 or offsets[0] != 0 or not 0 <= offsets[n] <= ids.shape[0]:
+        raise ValueError(f"offsets must ascend from 0 up to {ids.shape[0]}, the number of ids")
+    made = np.empty(offsets[n] + n * (before.shape[0] + after.shape[0]), dtype=np.int32)
     ends = np.empty(n + 1, dtype=np.int64)
     cdef token_id_t[::1] made_view = made
     cdef int64_t[::1] ends_view = ends
-    cdef token_id_t* out = &made_view[0] if made.size else NULL
     with nogil:
-        ends_view[0] = 0
-        for i in range(n):
-            size = offsets[i + 1] - offsets[i]
-            ends_view[i + 1] = ends_view[i] + n_before + size + n_after
-            out = append(append(out, before, 0, n_before), ids, offsets[i], size)
-            out = append(out, after, 0, n_after)
+        frame(ids, offsets, before, after, made_view, ends_view)
     return made, ends
 
 
-cdef inline token_id_t* append(token_id_t* out, const token_id_t[::1] ids, int64_t begin, int64_t size) noexcept nogil:
+# Here and below: whoever holds the arrays may change them meanwhile, so what they say is checked where it is used.
+cdef int frame(
+    const token_id_t[::1] ids,
+    const int64_t[::1] offsets,
+    const token_id_t[::1] before,
+    const token_id_t[::1] after,
+    token_id_t[::1] made,
+    int64_t[::1] ends,
+) except -1 nogil:
+    cdef Py_ssize_t i, at = 0
+    cdef int64_t begin = 0, end
+    ends[0] = 0
+    for i in range(1, offsets.shape[0]):
+        end = offsets[i]
+        if begin > end or end > ids.shape[0] or at + before.shape[0] + (end - begin) + after.shape[0] > made.shape[0]:
+            with gil:
+                raise ValueError(f"row {i - 1} goes from {begin} to {end} of {ids.shape[0]} ids")
+        at = copy(made, at, before, 0, before.shape[0])
+        at = copy(made, at, ids, begin, end - begin)
+        at = copy(made, at, after, 0, after.shape[0])
+        ends[i] = at
+        begin = end
+    return 0
+
+
+cdef inline Py_ssize_t copy(
+    token_id_t[::1] out, Py_ssize_t at, const token_id_t[::1] ids, int64_t begin, int64_t size
+) noexcept nogil:
     if size > 0:
-        memcpy(out, &ids[begin], size * sizeof(token_id_t))
-    return out + size
+        memcpy(&out[at], &ids[begin], size * sizeof(token_id_t))
+    return at + size
 
 
 def rows_as_lists(
@@ -379,39 +416,104 @@ def rows_as_lists(
         ids: The ids of all sequences.
         spans: int64, (rows, sequences, 2): where a row's sequences begin and end in them.
         template: A row's special tokens; -1 and -2 stand for its first and second sequence.
-        padding: int64, (rows, 2): the padding in front of the row and behind it.
-        numbers: The ids as objects, in order: building a list of those beats making a new object for each.
+        padding: int64, (rows, 2): the padding before the row and after it.
+        numbers: The first ids as objects, in order: building a list of those beats making a new object for each.
+    Raises:
+        ValueError: the template has another sequence, a span reaches beyond the ids, or padding is negative.
     """
-    cdef Py_ssize_t n = spans.shape[0], row, i, j, size, at
-    cdef token_id_t piece
+    cdef Py_ssize_t n = spans.shape[0], row, i, size, at
+    cdef int64_t begin = 0
     cdef list result = PyList_New(n)
     cdef list items
+    if spans.shape[2] != 2 or padding.shape[0] != n or padding.shape[1] != 2:
+        raise ValueError(f"spans must be of shape {n}, sequences, 2; padding of {n}, 2")
     cdef bint had_gc = PyGC_Disable()  # it would walk through the half-built lists again and again
     try:
         for row in range(n):
-            size = padding[row, 0] + padding[row, 1]
+            size = sum_of(padding[row, 0], padding[row, 1])
             for i in range(template.shape[0]):
-                piece = template[i]
-                size += 1 if piece >= 0 else spans[row, -1 - piece, 1] - spans[row, -1 - piece, 0]
+                size = sum_of(size, piece_size(template[i], spans, row, ids.shape[0], &begin))
             items = PyList_New(size)
-            at = 0
-            for i in range(padding[row, 0]):
-                at = put(items, at, numbers, pad_id)
+            at = put_many(items, 0, numbers, pad_id, padding[row, 0])
             for i in range(template.shape[0]):
-                piece = template[i]
-                if piece >= 0:
-                    at = put(items, at, numbers, piece)
-                else:
-                    for j in range(spans[row, -1 - piece, 0], spans[row, -1 - piece, 1]):
-                        at = put(items, at, numbers, ids[j])
-            for i in range(padding[row, 1]):
-                at = put(items, at, numbers, pad_id)
+                at = put_piece(items, at, numbers, template[i], ids, spans, row)
+            at = put_many(items, at, numbers, pad_id, padding[row, 1])
+            if at != size:
+                raise ValueError(CHANGED)
             Py_INCREF(items)
             PyList_SET_ITEM(result, row, items)
     finally:
         if had_gc:
             PyGC_Enable()
     return result
+
+
+cdef str CHANGED = "the arrays were changed while they were read"
+
+
+cdef inline int64_t sum_of(int64_t size, int64_t more) except -1:
+    if size < 0 or more < 0:
+        raise ValueError(f"padding is negative: {min(size, more)}")
+    if size > INT64_MAX - more:
+        raise MemoryError()
+    return size + more
+
+
+# How many ids a piece of a template has in this row; for a sequence also where it begins.
+cdef inline int64_t piece_size(
+    token_id_t piece, const int64_t[:, :, ::1] spans, Py_ssize_t row, Py_ssize_t n_ids, int64_t* begin
+) except -1 nogil:
+    cdef int64_t first, end
+    if piece >= 0:
+        return 1
+    if -1 - piece >= spans.shape[1]:
+        with gil:
+            raise ValueError(f"the template has sequence {-piece}, a row only {spans.shape[1]}")
+    first, end = spans[row, -1 - piece, 0], spans[row, -1 - piece, 1]
+    if not 0 <= first <= end <= n_ids:
+        with gil:
+            raise ValueError(f"row {row} goes from {first} to {end} of {n_ids} ids")
+    begin[0] = first
+    return end - first
+
+
+cdef inline Py_ssize_t put_piece(
+    list items,
+    Py_ssize_t at,
+    list numbers,
+    token_id_t piece,
+    const token_id_t[::1] ids,
+    const int64_t[:, :, ::1] spans,
+    Py_ssize_t row,
+) except -1:
+    cdef int64_t begin = 0, i
+    cdef int64_t size = piece_size(piece, spans, row, ids.shape[0], &begin)
+    if piece >= 0:
+        return put_many(items, at, numbers, piece, 1)
+    if size > PyList_GET_SIZE(items) - at:
+        raise ValueError(CHANGED)
+    for i in range(size):
+        put(items, at + i, numbers, ids[begin + i])
+    return at + size
+
+
+cdef inline Py_ssize_t put_many(list items, Py_ssize_t at, list numbers, token_id_t token_id, int64_t n) except -1:
+    cdef int64_t i
+    if not 0 <= n <= PyList_GET_SIZE(items) - at:
+        raise ValueError(CHANGED)
+    for i in range(n):
+        put(items, at + i, numbers, token_id)
+    return at + n
+
+
+cdef inline int put(list items, Py_ssize_t at, list numbers, token_id_t token_id) except -1:
+    if 0 <= token_id < PyList_GET_SIZE(numbers):
+        number = <object>PyList_GET_ITEM(numbers, token_id)
+    else:
+        number = token_id
+    Py_INCREF(number)
+    PyList_SET_ITEM(items, at, number)
+    return 0
 
 
 def constant_lists(value, const int64_t[::1] lengths):
@@ -428,13 +530,6 @@ def constant_lists(value, const int64_t[::1] lengths):
     return result
 
 
-cdef inline Py_ssize_t put(list items, Py_ssize_t at, list numbers, token_id_t token_id):
-    number = <object>PyList_GET_ITEM(numbers, token_id)
-    Py_INCREF(number)
-    PyList_SET_ITEM(items, at, number)
-    return at + 1
-
-
 def fill_rows(
     int64_t[:, ::1] out,
     const token_id_t[::1] ids,
@@ -447,18 +542,38 @@ def fill_rows(
     Args:
         out: int64, (rows, width): written from column left[row] on.
         ids, spans, template: As in `rows_as_lists`.
+    Raises:
+        ValueError: as there; or a row is too long for the matrix.
     """
-    cdef Py_ssize_t row, i, j, at
-    cdef token_id_t piece
     with nogil:
-        for row in range(out.shape[0]):
-            at = left[row]
-            for i in range(template.shape[0]):
-                piece = template[i]
-                if piece >= 0:
-                    out[row, at] = piece
-                    at += 1
-                else:
-                    for j in range(spans[row, -1 - piece, 0], spans[row, -1 - piece, 1]):
-                        out[row, at] = ids[j]
-                        at += 1
+        fill(out, ids, spans, template, left)
+
+
+cdef int fill(
+    int64_t[:, ::1] out,
+    const token_id_t[::1] ids,
+    const int64_t[:, :, ::1] spans,
+    const token_id_t[::1] template,
+    const int64_t[::1] left,
+) except -1 nogil:
+    cdef Py_ssize_t row, i
+    cdef int64_t at, size, begin = 0, j
+    cdef token_id_t piece
+    if spans.shape[0] != out.shape[0] or spans.shape[2] != 2 or left.shape[0] != out.shape[0]:
+        with gil:
+            raise ValueError(f"spans of {spans.shape[0]} rows, left of {left.shape[0]}, but {out.shape[0]} to fill")
+    for row in range(out.shape[0]):
+        at = left[row]
+        for i in range(template.shape[0]):
+            piece = template[i]
+            size = piece_size(piece, spans, row, ids.shape[0], &begin)
+            if not 0 <= at <= out.shape[1] - size:
+                with gil:
+                    raise ValueError(f"row {row} needs more than {out.shape[1]} columns")
+            if piece >= 0:
+                out[row, at] = piece
+            else:
+                for j in range(size):
+                    out[row, at + j] = ids[begin + j]
+            at += size
+    return 0

@@ -1,6 +1,8 @@
 """From token ids to text."""
 
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from libc.stdint cimport uint32_t
+from libcpp.algorithm cimport lower_bound
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
@@ -14,33 +16,49 @@ cdef class TokenDecoder:
     """Text of token ids: the bytes of the tokens, read as UTF-8. Immutable.
 
     Args:
-        tokens: The bytes of each id's token, in order; empty where the text shows nothing.
+        tokens: Id to the bytes of its token; an id that is left out shows nothing.
+    Raises:
+        OverflowError: an id is below 0 or above 2**32 - 1.
+    Cost: memory follows the number of tokens and their lengths, never the ids.
     """
 
+    # The token of id i is data[offsets[i]:offsets[i + 1]]; that of a high id, far above the number of tokens,
+    # data[high_offsets[i]:high_offsets[i + 1]] where high_ids[i] is the id.
     cdef string data
     cdef vector[size_t] offsets
+    cdef vector[uint32_t] high_ids
+    cdef vector[size_t] high_offsets
 
-    def __init__(self, tokens):
+    def __cinit__(self, dict tokens not None):
+        cdef size_t most_dense = 2 * len(tokens) + 1024
+        cdef uint32_t token_id
         cdef bytes token
-        self.offsets.push_back(0)
-        for token in tokens:
-            self.data.append(<string>token)
-            self.offsets.push_back(self.data.size())
+        for number in sorted(tokens):
+            token_id, token = number, tokens[number]
+            if token_id < most_dense:
+                self.offsets.resize(token_id + 1, self.data.size())
+            else:
+                self.high_ids.push_back(token_id)
+                self.high_offsets.push_back(self.data.size())
+            self.data.append(<const char*>token, <size_t>len(token))
+            if token_id < most_dense:
+                self.offsets.push_back(self.data.size())
+        self.high_offsets.push_back(self.data.size())
 
     def decode(self, list ids not None):
-        """The text; U+FFFD stands for what is no UTF-8, ids beyond the last token for nothing.
+        """The text; U+FFFD stands for what is no UTF-8, ids without a token for nothing.
 
         Raises:
             OverflowError: an id is below 0 or above 2**32 - 1.
             TypeError: an id is no integer.
         Example:
-            >>> TokenDecoder([b"caf", b"\\xc3", b"\\xa9"]).decode([0, 1, 2, 1])
+            >>> TokenDecoder({0: b"caf", 1: b"\\xc3", 2: b"\\xa9"}).decode([0, 1, 2, 1])
             'café\\ufffd'
         """
         cdef string text
         cdef Py_ssize_t i
         cdef long long token_id
-        cdef size_t n = self.offsets.size() - 1
+        cdef size_t n = self.offsets.size()
         text.reserve(4 * PyList_GET_SIZE(ids))
         # A number's own __index__ may change the list, so its size is read again.
         i = 0
@@ -49,7 +67,15 @@ cdef class TokenDecoder:
             token_id = PyLong_AsLongLong(number)
             if token_id < 0 or token_id > 0xFFFFFFFFLL:
                 raise OverflowError(f"id {token_id} is out of range")
-            if <size_t>token_id < n:
+            if <size_t>token_id + 1 < n:
                 text.append(self.data, self.offsets[token_id], self.offsets[token_id + 1] - self.offsets[token_id])
+            elif self.high_ids.size() != 0:
+                self.append_high(<uint32_t>token_id, text)
             i += 1
         return PyUnicode_DecodeUTF8(text.data(), text.size(), "replace")
+
+    cdef int append_high(self, uint32_t token_id, string& text) except -1:
+        cdef size_t i = lower_bound(self.high_ids.begin(), self.high_ids.end(), token_id) - self.high_ids.begin()
+        if i < self.high_ids.size() and self.high_ids[i] == token_id:
+            text.append(self.data, self.high_offsets[i], self.high_offsets[i + 1] - self.high_offsets[i])
+        return 0

@@ -10,9 +10,10 @@ from __future__ import annotations
 import copy
 import multiprocessing
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,10 @@ INTERFACE = 1
 FIRST_MARK = 1 << 31
 # Below so many characters starting a thread costs more than it saves.
 LEAST_FOR_THREADS = 1 << 17
+# More are not started, whatever RAYON_NUM_THREADS asks for.
+MOST_THREADS = 256
+# The core's ids are 32 bits wide.
+LARGEST_ID = (1 << 31) - 1
 
 
 class NotNativeError(Exception):
@@ -81,13 +86,25 @@ class Session:
     added: list[tuple[Any, ...]]  # as AddedTokenFinder takes them, but special in place of ignored
     frame: Tokenizer  # the backend with an empty model
     n_ids: int
+    n_tokens: int
     finders: dict[bool, AddedTokenFinder] = field(default_factory=dict)
     templates: dict[tuple[int, bool], Template] = field(default_factory=dict)
+    kept_numbers: list[int] | None = None
+    kept_state: tuple[Any, ...] | None = None
 
-    @cached_property
+    # No cached_property here: before Python 3.12 it has a lock, which a fork can leave taken.
+    @property
     def numbers(self) -> list[int]:
-        """The ids as objects, in order."""
-        return list(range(self.n_ids))
+        """The ids as objects, in order; not those far above the number of tokens."""
+        if self.kept_numbers is None:
+            self.kept_numbers = list(range(min(self.n_ids, 2 * self.n_tokens + 1024)))
+        return self.kept_numbers
+
+    def frame_state(self, tokenizer: ScaffoldTokenizerFast) -> tuple[Any, ...]:
+        """What the general path knows the frame by."""
+        if self.kept_state is None:
+            self.kept_state = tokenizer._state_of(self.frame)
+        return self.kept_state
 
     def finder(self, split_special_tokens: bool) -> AddedTokenFinder:
         if split_special_tokens not in self.finders:
@@ -169,28 +186,29 @@ def session_of(tokenizer: ScaffoldTokenizerFast) -> Session:
     Raises:
         NotNativeError: the native encoder doesn't know such a backend.
     """
-    state = tokenizer._state_of(tokenizer._public)
-    kept: tuple[Any, Session | str] | None = tokenizer.cache.get("native")
-    if kept is None or kept[0] != state:
-        kept = tokenizer.cache["native"] = state, session_or_reason(tokenizer)
-    _, session = kept
+    # Another thread may put another backend in place, whose cache is another, too.
+    backend, cache = tokenizer._public, tokenizer.cache
+    state = tokenizer._state_of(backend)
+    kept: tuple[Any, Any, Session | str] | None = cache.get("native")
+    if kept is None or kept[0] is not backend or kept[1] != state:
+        kept = cache["native"] = backend, state, session_or_reason(tokenizer, backend)
+    session = kept[2]
     if isinstance(session, str):
         raise NotNativeError(session)
     return session
 
 
-def session_or_reason(tokenizer: ScaffoldTokenizerFast) -> Session | str:
+def session_or_reason(tokenizer: ScaffoldTokenizerFast, backend: Tokenizer) -> Session | str:
     """A new session, or why there can't be one."""
     try:
-        return make_session(tokenizer)
+        return make_session(tokenizer, backend)
     except NotNativeError as error:
         return str(error)
 
 
-def make_session(tokenizer: ScaffoldTokenizerFast) -> Session:
+def make_session(tokenizer: ScaffoldTokenizerFast, backend: Tokenizer) -> Session:
     from hf_scaffold.tokenization_scaffold import AddedTokens, with_model
 
-    backend = tokenizer._public
     model = backend.model
     if model.unk_token is not None or model.byte_fallback:
         raise NotNativeError("the model has an unk_token or byte_fallback")
@@ -200,11 +218,15 @@ def make_session(tokenizer: ScaffoldTokenizerFast) -> Session:
         raise NotNativeError("there is a normalizer")
     preset = preset_of(backend)
     encoders = tokenizer.cache.setdefault("native encoders", {})
-    if preset not in encoders:
+    kept = encoders.get(preset)
+    if kept is None or kept[0] is not backend:
         vocab = backend.get_vocab(with_added_tokens=False)
-        encoders[preset] = make_encoder(preset, tokenizer.scaffold, vocab), max(vocab.values()) + 1
-    encoder, n_ids = encoders[preset]
+        encoder = make_encoder(preset, tokenizer.scaffold, vocab)
+        kept = encoders[preset] = backend, encoder, max(vocab.values()) + 1, len(vocab)
+    _, encoder, n_ids, n_tokens = kept
     added = AddedTokens.of(backend)
+    if max(added.by_id, default=0) > LARGEST_ID:
+        raise NotNativeError(f"an added token's id is above {LARGEST_ID}")
     frame = with_model(BPE(), backend, added)
     frame.post_processor = copy.deepcopy(backend.post_processor)
     return Session(
@@ -215,6 +237,7 @@ def make_session(tokenizer: ScaffoldTokenizerFast) -> Session:
         ],
         frame=frame,
         n_ids=max([n_ids, *(token_id + 1 for token_id in added.by_id)]),
+        n_tokens=n_tokens + len(added.by_id),
     )
 
 
@@ -230,6 +253,8 @@ def preset_of(backend: Tokenizer) -> str:
 
 def make_encoder(preset: str, scaffold: dict[str, Any], vocab: dict[str, int]) -> TextEncoder:
     first_scaffold = max(vocab.values()) + 1
+    if first_scaffold + len(scaffold["demolish"]) > LARGEST_ID:
+        raise NotNativeError(f"ids go beyond {LARGEST_ID}, scaffold tokens included")
     ids = vocab | {token: first_scaffold + i for i, token in enumerate(scaffold["demolish"])}
     byte_ids = [vocab.get(symbol, -1) for _, symbol in sorted(BYTE_TO_SYMBOL.items())]
     replacements = {
@@ -246,7 +271,8 @@ def n_threads(n_characters: int) -> int:
     if os.environ.get("TOKENIZERS_PARALLELISM", "").lower() in ("off", "false", "f", "no", "n", "0"):
         return 1
     wanted = os.environ.get("RAYON_NUM_THREADS", "")
-    return int(wanted) if wanted.isdigit() and int(wanted) else n_cpus()
+    number = int(wanted) if re.fullmatch(r"\+?[0-9]{1,19}", wanted) else 0
+    return min(number, MOST_THREADS) or n_cpus()
 
 
 # ---- the call
@@ -290,13 +316,17 @@ def encode_plus(
         raise NotNativeError("offsets are asked for")
     if kwargs.get("sanitize_control_tokens"):
         raise NotNativeError("sanitize_control_tokens is set")
+    # All that the call depends on is read once, here, as other threads may change the tokenizer meanwhile:
+    # first what is the tokenizer's own, then the backend, so that this has every token that the former names.
+    now = snapshot(tokenizer)
+    pad_id = now.pad_token_id if padding_strategy is not PaddingStrategy.DO_NOT_PAD else None
     session = session_of(tokenizer)
     if return_token_type_ids is None:
-        return_token_type_ids = "token_type_ids" in tokenizer.model_input_names
+        return_token_type_ids = "token_type_ids" in now.model_input_names
     if return_attention_mask is None:
-        return_attention_mask = "attention_mask" in tokenizer.model_input_names
+        return_attention_mask = "attention_mask" in now.model_input_names
     if split_special_tokens is None:
-        split_special_tokens = tokenizer.split_special_tokens
+        split_special_tokens = now.split_special_tokens
     texts, n_sequences, is_batched = sequences_of(text, text_pair)
     template = session.template(n_sequences, bool(add_special_tokens))
     options = Options(
@@ -316,7 +346,7 @@ def encode_plus(
     if is_batched or n_sequences == 2 or options.truncates or options.pads or return_tensors or chance:
         flat, ends = encode_sequences(tokenizer, session, texts, split_special_tokens, chance)
         drawn = partial(encodings_of, flat, ends) if chance else None
-        rows = rows_of(flat, ends, template, options, tokenizer, session)
+        rows = rows_of(flat, ends, template, options, session, now, pad_id)
         rows.is_matrix = makes_matrices(return_tensors) and rows.are_equally_long
     else:
         rows = Row(encode_text(tokenizer, session, text, split_special_tokens), template)
@@ -333,11 +363,19 @@ def encode_plus(
     if isinstance(rows, Rows):
         data = in_form(data, rows, is_batched, return_tensors)
     # As stock does for each row; only the length of a row counts.
-    tokenizer._eventual_warn_about_too_long_sequence(range(rows.longest), max_length, verbose)  # type: ignore[arg-type]
+    now._eventual_warn_about_too_long_sequence(range(rows.longest), max_length, verbose)  # type: ignore[arg-type]
 
     texts_now = listed(text), listed(text_pair)
-    encodings = LazyEncodings(tokenizer, session.frame, texts_now, options, drawn, len(texts) // n_sequences)
+    encodings = LazyEncodings(now, session.frame, texts_now, options, drawn, len(texts) // n_sequences)
     return BatchEncoding(data, encodings, tensor_type=return_tensors, n_sequences=n_sequences)
+
+
+def snapshot(tokenizer: ScaffoldTokenizerFast) -> ScaffoldTokenizerFast:
+    """A twin that keeps the tokenizer's settings and named tokens as they are now, with the same backend."""
+    twin = object.__new__(type(tokenizer))
+    state = vars(tokenizer) | {"_special_tokens_map": tokenizer._special_tokens_map.copy()}
+    object.__setattr__(twin, "__dict__", state)
+    return twin
 
 
 @dataclass
@@ -365,7 +403,7 @@ class Options:
         """How many ids a truncated row may have besides its special tokens."""
         # The backend checks lengths and stride for the template, whether it is asked for or not.
         max_length, least = self.max_length or 0, max(session.template(n, True).n_specials for n in (1, 2))
-        if self.stride or max_length <= least:
+        if self.stride or not least < max_length < 1 << 62:
             raise NotNativeError("the truncation is for the backend to refuse, or has a stride")
         return max_length - template.n_specials
 
@@ -405,7 +443,7 @@ def encode_text(
 ) -> list[int]:
     """Ids of a text without special tokens around them."""
     ids = session.encoder.encode_one(text, session.finder(bool(split_special_tokens)))
-    return encode_generally(tokenizer, text, split_special_tokens) if ids is None else ids
+    return encode_generally(tokenizer, session, text, split_special_tokens) if ids is None else ids
 
 
 def encode_sequences(
@@ -424,7 +462,7 @@ def encode_sequences(
         made = [
             drop_between_added_tokens(session, texts[i], split_special_tokens, p, streams[i])
             if streams is not None
-            else encode_generally(tokenizer, texts[i], split_special_tokens)
+            else encode_generally(tokenizer, session, texts[i], split_special_tokens)
             for i in unsure
         ]
         return with_rows(flat, ends, unsure, made)
@@ -444,7 +482,7 @@ def encode_utf8(
     flat, ends, unsure = session.encoder.encode_utf8(data, offsets, finder, n_threads(n_bytes))
     if unsure:
         texts = (bytes(data[offsets[i] : offsets[i + 1]]).decode() for i in unsure)
-        made = [encode_generally(tokenizer, text, split_special_tokens) for text in texts]
+        made = [encode_generally(tokenizer, session, text, split_special_tokens) for text in texts]
         return with_rows(flat, ends, unsure, made)
     return flat, ends
 
@@ -457,11 +495,13 @@ def with_rows(flat: Ids, ends: Ends, places: list[int], made: list[list[int]]) -
     return np.concatenate(rows), np.cumsum([0, *map(len, rows)], dtype=np.int64)
 
 
-def encode_generally(tokenizer: ScaffoldTokenizerFast, text: str, split_special_tokens: bool) -> list[int]:
+def encode_generally(
+    tokenizer: ScaffoldTokenizerFast, session: Session, text: str, split_special_tokens: bool
+) -> list[int]:
     refuse_lone_surrogate(text)
     expanded = tokenizer._expanded()
-    state = tokenizer._state_of(tokenizer._public)
-    bare = expanded.pipelines_of(tokenizer._public, state, bool(split_special_tokens)).bare
+    state = session.frame_state(tokenizer)
+    bare = expanded.pipelines_of(session.frame, state, bool(split_special_tokens)).bare
     return expanded.demolish_ids(bare.encode(text, add_special_tokens=False).ids)
 
 
@@ -546,21 +586,21 @@ def rows_of(
     ends: Ends,
     template: Template,
     options: Options,
-    tokenizer: ScaffoldTokenizerFast,
     session: Session,
+    now: ScaffoldTokenizerFast,
+    pad_id: Any,
 ) -> Rows:
     """The rows of encoded sequences, truncated and padded."""
     spans = np.stack([ends[:-1], ends[1:]], axis=1).reshape(-1, template.n_sequences, 2)
     if options.truncates:
         limit = options.limit(template, session)
-        truncate(spans, options.truncation_strategy, limit, tokenizer.truncation_side)
+        truncate(spans, options.truncation_strategy, limit, now.truncation_side)
     rows = Rows(flat, spans, template, session)
     if options.pads:
-        pad_id = tokenizer.pad_token_id
-        if not isinstance(pad_id, int):
-            raise NotNativeError("there is no padding token")
-        side = options.padding_side or tokenizer.padding_side
-        rows.pad(options.width(rows.longest), side, pad_id, tokenizer.pad_token_type_id)
+        if not isinstance(pad_id, int) or pad_id > LARGEST_ID:
+            raise NotNativeError("there is no padding token, or its id is for the backend to refuse")
+        side = options.padding_side or now.padding_side
+        rows.pad(options.width(rows.longest), side, pad_id, now.pad_token_type_id)
     return rows
 
 
@@ -726,37 +766,36 @@ def listed(texts: Any) -> Any:
 class LazyEncodings(Sequence[Encoding]):
     """The encodings of a batch, made by the general path when the first is asked for.
 
-    Who prepares training data asks for none. They are those of the tokenizer as it was at the call. Pickled
-    or copied, they are a plain list.
+    Who prepares training data asks for none. They are those of the tokenizer as it was at the call, `now`.
+    Pickled or copied, they are a plain list.
     """
 
     def __init__(
         self,
-        tokenizer: ScaffoldTokenizerFast,
+        now: ScaffoldTokenizerFast,
         frame: Tokenizer,
         texts: tuple[Any, Any],
         options: Options,
         draw: Callable[..., list[Encoding]] | None,
         n: int,
     ) -> None:
-        # As it is now: stock code reads sides and padding from it.
-        self._class = type(tokenizer)
-        self._state = vars(tokenizer) | {"_special_tokens_map": tokenizer._special_tokens_map.copy()}
-        self._frame, self._texts, self._options, self._draw, self._n = frame, texts, options, draw, n
+        self._now, self._frame, self._texts = now, frame, texts
+        self._options, self._draw, self._n = options, draw, n
+        self._made: Sequence[Encoding] | None = None
 
-    @cached_property
-    def made(self) -> list[Encoding]:
-        tokenizer = object.__new__(self._class)
-        tokenizer.__dict__.update(self._state)
-        encoded = tokenizer._encode_generally(
-            self._frame,
-            *self._texts,
-            draw=self._draw,
-            return_token_type_ids=True,
-            verbose=False,
-            **vars(self._options),
-        )
-        return encoded.encodings or []
+    @property
+    def made(self) -> Sequence[Encoding]:
+        if self._made is None:
+            encoded = self._now._encode_generally(
+                self._frame,
+                *self._texts,
+                draw=self._draw,
+                return_token_type_ids=True,
+                verbose=False,
+                **vars(self._options),
+            )
+            self._made = encoded.encodings or []
+        return self._made
 
     def __getitem__(self, index: Any) -> Any:
         return self.made[index]
@@ -832,14 +871,17 @@ def utf8_of(texts: Any) -> tuple[Any, Ends] | None:
         return b"".join(texts), np.cumsum([0, *map(len, texts)], dtype=np.int64)
     import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
-    if texts.type not in (pa.string(), pa.large_string()) or texts.null_count or not len(texts):
+    kinds = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+    if texts.type not in kinds or texts.null_count or not len(texts):
         return None
-    strings = texts.cast(pa.large_string())
-    if isinstance(strings, pa.ChunkedArray):
-        strings = strings.combine_chunks()
-    _, offsets, data = strings.buffers()
-    ends = np.frombuffer(offsets, np.int64, len(strings) + 1, strings.offset * 8)
-    return np.frombuffer(data or b"", np.uint8), ends
+    column = texts.cast(pa.large_binary())
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
+    utf8 = np.frombuffer(data or b"", np.uint8)
+    utf8.flags.writeable = False  # else it would be copied
+    return utf8, ends
 
 
 # ---- decoding
@@ -859,7 +901,8 @@ class Decoding:
     def decode(self, ids: Any, skip_special_tokens: bool = True) -> str:
         skip_special_tokens = bool(skip_special_tokens)
         if skip_special_tokens not in self.decoders:
-            self.decoders[skip_special_tokens] = TokenDecoder(shown_bytes(self.public, skip_special_tokens))
+            shown = dict(shown_bytes(self.public, skip_special_tokens))
+            self.decoders[skip_special_tokens] = TokenDecoder(shown)
         try:
             return self.decoders[skip_special_tokens].decode(ids)
         except (OverflowError, TypeError):
@@ -877,7 +920,7 @@ def decoding_of(tokenizer: ScaffoldTokenizerFast) -> Decoding:
     backend = tokenizer._public
     if not isinstance(backend.decoder, ByteLevel):
         raise NotNativeError("the decoder is not ByteLevel")
-    state = tokenizer._state_of(backend)
+    state = decoding_state(tokenizer, backend)
     decoding: Decoding | None = tokenizer.cache.get("native decoding")
     if decoding is None or decoding.public is not backend or decoding.state != state:
         decoding = Decoding(backend, state)
@@ -885,15 +928,23 @@ def decoding_of(tokenizer: ScaffoldTokenizerFast) -> Decoding:
     return decoding
 
 
-def shown_bytes(backend: Tokenizer, skip_special_tokens: bool) -> Iterator[bytes]:
+def decoding_state(tokenizer: ScaffoldTokenizerFast, backend: Tokenizer) -> tuple[Any, ...]:
+    """What decoding depends on: the tokens and how they are shown, but not how text is split."""
+    *tokens, normalizer, _, _ = tokenizer._state_of(backend)
+    if type(normalizer) is object:
+        # Written in Python, it compares with nothing. But it only changes how added tokens are spelled.
+        added = sorted(backend.get_added_tokens_decoder())
+        normalizer = [(token_id, backend.id_to_token(token_id)) for token_id in added]
+    return (*tokens, normalizer)
+
+
+def shown_bytes(backend: Tokenizer, skip_special_tokens: bool) -> Iterator[tuple[int, bytes]]:
     """The bytes that each id adds to the text; as in `tokenizers`, added tokens are decoded like others."""
     vocab = backend.get_vocab(with_added_tokens=True)
     tokens = {token_id: token for token, token_id in vocab.items()}
     added = backend.get_added_tokens_decoder()
     tokens.update({token_id: backend.id_to_token(token_id) or "" for token_id in added})  # as normalized
-    for token_id in range(max(tokens, default=-1) + 1):
-        token = tokens.get(token_id, "")
-        if skip_special_tokens and token_id in added and not backend.decode([token_id]):
-            yield b""
-        else:
-            yield symbols_to_bytes(token) if SYMBOL_TO_BYTE.keys() >= {*token} else token.encode()
+    for token_id, token in tokens.items():
+        if not (skip_special_tokens and token_id in added and not backend.decode([token_id])):
+            is_spelled = SYMBOL_TO_BYTE.keys() >= {*token}
+            yield token_id, symbols_to_bytes(token) if is_spelled else token.encode()

@@ -313,13 +313,13 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         """What tells the public backend from what it was before, or from another one.
 
         Comparing all added tokens takes a microsecond or two for each. Their number will do while only
-        `add_tokens`, which counts its calls, can have changed them.
+        `add_tokens`, which marks its calls, can have changed them.
         """
         parts = map(part_state, (public.normalizer, public.pre_tokenizer, public.post_processor))
         if public is not self._public:
             return (AddedTokens.of(public).state, *parts)
         if "backend is known" not in self.cache:
-            return (self.cache.get("additions", 0), public.get_vocab_size(), *parts)
+            return (self.cache.get("last addition"), public.get_vocab_size(), *parts)
         model = model_state(public)
         if model != self._checked_model:
             check_scaffold(self.scaffold, public, "scaffold.json")
@@ -331,7 +331,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     def _add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
         refuse_ids_in_gaps(self._public, new_tokens)
         added = super()._add_tokens(new_tokens, special_tokens=special_tokens)
-        self.cache["additions"] = self.cache.get("additions", 0) + 1
+        self.cache["last addition"] = object()  # a number could be counted twice by threads that add
         return added
 
     # ---- training ----
@@ -412,6 +412,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
                 where the native encoder takes them.
             add_special_tokens, split_special_tokens, dropout, seed: As in a call.
         Raises:
+            TypeError: texts is a single text, or a row of it none: a null, a number.
             UnicodeDecodeError: bytes are no UTF-8.
         Returns:
             int32 ids of all texts one after another, and len(texts) + 1 int64 offsets into them.
@@ -426,6 +427,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         """
         import numpy as np
 
+        refuse_no_batch(texts)
         if split_special_tokens is None:
             split_special_tokens = self.split_special_tokens
         options = {
@@ -441,6 +443,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
                 arrays: tuple[Any, Any] = native.encode_to_arrays(self, given, **options)
                 return arrays
         strings = strings_of(given)
+        refuse_no_text(strings)
         rows = self(strings, return_attention_mask=False, **options)["input_ids"] if strings else []
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         return np.fromiter(chain.from_iterable(rows), np.int32, offsets[-1]), offsets
@@ -668,6 +671,22 @@ def part_state(part: Any) -> Any:
         return None if part is None else part.__getstate__()
     except Exception:  # of no narrower class
         return object()  # a part written in Python may change at any time
+
+
+def refuse_no_batch(texts: Any) -> None:
+    kind = type(texts).__name__
+    if isinstance(texts, (str, bytes, bytearray, memoryview)):
+        raise TypeError(f"texts is a single {kind}, not a batch of texts; put it into a list: [text]")
+    if isinstance(texts, Mapping) or hasattr(texts, "column_names"):
+        raise TypeError(f"texts is a {kind}, not a batch of texts; give one of its columns")
+
+
+def refuse_no_text(strings: Iterable[Any]) -> None:
+    for i, item in enumerate(strings):
+        if item is None:
+            raise TypeError(f"texts[{i}] is null; drop such rows, or fill them: column.fill_null('')")
+        if not isinstance(item, str):
+            raise TypeError(f"texts[{i}] is a {type(item).__name__}, not a str or UTF-8 as bytes")
 
 
 def strings_of(texts: Any) -> list[Any]:

@@ -446,9 +446,9 @@ def test_encodings_not_yet_made_are_copied_and_pickled_as_a_list():
 def test_encodings_are_not_made_before_they_are_asked_for():
     native, _ = lazily(Tokenizer(), ["Arizona zona", "hug"])
     list(native.items()), native.keys(), native.n_sequences, len(native.encodings)
-    assert "made" not in vars(native.encodings)
+    assert vars(native.encodings)["_made"] is None
     native.tokens()
-    assert "made" in vars(native.encodings)
+    assert vars(native.encodings)["_made"]
 
 
 # ---- which path

@@ -1,0 +1,63 @@
+# BPE of pre-tokens, as Cython sees it; bpe_encoder.hpp holds the definitions.
+#
+# No argument is a C++ container: Cython copies those where an exception would end the process.
+from libcpp cimport bool
+from libcpp.vector cimport vector
+
+from widths cimport token_id_t
+
+cdef extern from "replacements.hpp" namespace "hf_scaffold" nogil:
+    cppclass Replacements:
+        void begin(token_id_t) except +
+        void add(token_id_t) except +
+        void finish() except +
+
+cdef extern from "bpe_encoder.hpp" namespace "hf_scaffold" nogil:
+    cppclass EncoderWork "hf_scaffold::BpeEncoder::Work":
+        pass
+
+    cppclass CharacterTable:
+        void set(const unsigned char*, size_t, bool, bool, token_id_t) except +
+        void set_unknown(token_id_t, bool)
+        void set_bytes(token_id_t) except +
+
+    cppclass BpeEncoder:
+        BpeEncoder(size_t) except +
+        void set_byte(unsigned char, token_id_t)
+        CharacterTable& characters()
+        void add_rule(token_id_t, token_id_t, token_id_t) except +
+        void add_whole(const unsigned char*, size_t, token_id_t) except +
+        Replacements& replacements()
+        void encode(const unsigned char*, size_t, EncoderWork&, vector[token_id_t]&) except +
+        size_t longest_probe()
+
+
+# An id of a token; or where there may be none -1, which stands for that.
+cdef inline token_id_t checked(token_id_t token, bool may_be_none=False) except? -1:
+    if token < (-1 if may_be_none else 0):
+        raise ValueError(f"{token} is no token's id: those count up from 0")
+    return token
+
+
+cdef inline int set_bytes(BpeEncoder* bpe, const token_id_t[::1] tokens, str name) except -1:
+    cdef Py_ssize_t i
+    if tokens.shape[0] != 256:
+        raise ValueError(f"{name} has {tokens.shape[0]} entries instead of 256")
+    for i in range(256):
+        bpe.set_byte(<unsigned char>i, checked(tokens[i], True))
+
+
+cdef inline int add_rules(BpeEncoder* bpe, const token_id_t[:, ::1] rules) except -1:
+    cdef Py_ssize_t i
+    if rules.shape[1] != 3:
+        raise ValueError(f"rules has {rules.shape[1]} columns instead of 3: left, right and merged token")
+    for i in range(rules.shape[0]):
+        bpe.add_rule(checked(rules[i, 0]), checked(rules[i, 1]), checked(rules[i, 2]))
+
+
+cdef inline int set_replacements(BpeEncoder* bpe, dict replacements) except -1:
+    for token, parts in tuple(replacements.items()):
+        bpe.replacements().begin(checked(token))
+        for part in parts:
+            bpe.replacements().add(checked(part))
+    bpe.replacements().finish()

@@ -1,0 +1,82 @@
+// What stands in the output for some tokens: any number of others.
+//
+// Memory follows the number of replaced tokens, never their ids: where the ids lie close together, as those of scaffold
+// tokens do, they index a table; elsewhere they are searched for.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "widths.hpp"
+
+namespace hf_scaffold {
+
+class Replacements {
+public:
+    // From here on add() adds to what replaces this token: at first nothing does, and it leaves the output.
+    void begin(token_id_t token) { entries_.push_back({token, parts_.size(), parts_.size()}); }
+
+    void add(token_id_t part) {
+        if (entries_.empty()) throw std::logic_error("a part, but of no token");
+        parts_.push_back(part);
+        entries_.back().end = parts_.size();
+    }
+
+    // To be called once all are added, and before append().
+    void finish() {
+        std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.token < b.token; });
+        if (entries_.empty()) return;
+        first_ = entries_.front().token;
+        const std::uint64_t span = place_of(entries_.back().token) + 1;
+        if (span <= 8 * entries_.size() + 1024 && entries_.size() < std::numeric_limits<std::uint32_t>::max()) {
+            table_.assign(static_cast<std::size_t>(span), 0);
+            std::uint32_t number = 0;
+            for (const Entry& entry : entries_) table_[place_of(entry.token)] = ++number;
+        }
+        span_ = span;
+    }
+
+    // Appends the token, or what replaces it.
+    void append(token_id_t token, std::vector<token_id_t>& out) const {
+        const Entry* found = place_of(token) < span_ ? entry_of(token) : nullptr;
+        if (found) {
+            out.insert(out.end(), parts_.begin() + static_cast<std::ptrdiff_t>(found->begin),
+                       parts_.begin() + static_cast<std::ptrdiff_t>(found->end));
+        } else {
+            out.push_back(token);
+        }
+    }
+
+private:
+    struct Entry {
+        token_id_t token;
+        std::size_t begin, end;  // in parts_
+    };
+
+    // Beyond every span for a token below the first.
+    std::uint64_t place_of(token_id_t token) const {
+        return static_cast<std::uint64_t>(static_cast<std::int64_t>(token) - first_);
+    }
+
+    const Entry* entry_of(token_id_t token) const {
+        if (!table_.empty()) {
+            const std::uint32_t number = table_[place_of(token)];
+            return number == 0 ? nullptr : &entries_[number - 1];
+        }
+        const auto found = std::lower_bound(
+            entries_.begin(), entries_.end(), token, [](const Entry& entry, token_id_t t) { return entry.token < t; });
+        return found != entries_.end() && found->token == token ? &*found : nullptr;
+    }
+
+    std::vector<Entry> entries_;  // by token
+    std::vector<token_id_t> parts_;
+    std::vector<std::uint32_t> table_;  // of each place from the first token to the last: 0, or an entry's number
+    std::int64_t first_ = 0;
+    std::uint64_t span_ = 0;
+};
+
+}  // namespace hf_scaffold
