@@ -13,7 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["read_unmixed", "refuse_missing_folder", "saving", "settle", "write_files"]
+__all__ = [
+    "made",
+    "naming",
+    "read_unmixed",
+    "refuse_missing_folder",
+    "saving",
+    "settle",
+    "sync",
+    "write_files",
+]
 
 
 def write_files(
@@ -38,12 +47,20 @@ def write_files(
     folder = Path(folder)
     with saving(str(folder), stale) as staging:
         for name, data in contents.items():
-            try:
+            with naming(folder / name):
                 Path(staging, name).write_bytes(data)
-            except OSError as error:
-                error.filename = error.filename or str(folder / name)
-                raise
     return [folder / name for name in contents]
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Put a path into an OSError without one: that of a write says only that the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:
+            error.filename = error.filename or str(path)
+        raise
 
 
 def refuse_missing_folder(source: str) -> None:
@@ -77,11 +94,9 @@ def saving(folder: str, stale: Iterable[str] = ()) -> Iterator[str]:
     Raises:
         OSError: with a path, whoever raised it.
     """
-    missing = [path for path in (Path(folder), *Path(folder).parents) if not path.exists()]
     staging = os.path.join(folder, f".saving-{secrets.token_hex(8)}")
     try:
-        os.makedirs(folder, exist_ok=True)
-        with locked(folder, 60) as is_alone:
+        with made(folder), locked(folder, 60) as is_alone:
             finish(folder, is_alone)
             try:
                 os.mkdir(staging)
@@ -89,13 +104,24 @@ def saving(folder: str, stale: Iterable[str] = ()) -> Iterator[str]:
                 commit(folder, staging, stale, is_alone)
             finally:
                 shutil.rmtree(staging, ignore_errors=True)
-    except BaseException as error:
+    except OSError as error:
+        if error.errno is not None:
+            name = str(error.filename or folder)
+            error.filename = folder if name.endswith(".saving.lock") else name.replace(staging, folder)
+        raise
+
+
+@contextlib.contextmanager
+def made(folder: str) -> Iterator[None]:
+    """Make a folder and those above it; if the block fails, the new ones that are empty go again."""
+    missing = [path for path in (Path(folder), *Path(folder).parents) if not path.exists()]
+    try:
+        os.makedirs(folder, exist_ok=True)
+        yield
+    except BaseException:
         for path in missing:
             with contextlib.suppress(OSError):
                 path.rmdir()
-        if isinstance(error, OSError) and error.errno is not None:
-            name = str(error.filename or folder)
-            error.filename = folder if name.endswith(".saving.lock") else name.replace(staging, folder)
         raise
 
 

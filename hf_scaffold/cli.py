@@ -1,10 +1,12 @@
 """The command line: it parses arguments, calls the library and shows the result."""
 
+import errno
 import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +15,7 @@ import typer
 
 from hf_scaffold import __version__, terminal
 from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH
+from hf_scaffold.errors import ConfigurationError
 
 # Whatever takes longer to import is imported by the command that needs it: --help is there at once.
 
@@ -68,6 +71,8 @@ def _describe(error: Exception) -> str:
         return f"{error.format_message().rstrip('.')}; see {command} --help"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        return f"stdout: {error.strerror}"  # whatever is written elsewhere is named
     if isinstance(error, OSError | ValueError | OverflowError):
         return str(error)
     return f"unexpected {type(error).__name__}: {error} ({TRACEBACK}=1 shows where)"
@@ -150,6 +155,17 @@ SampleOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Write one JSON object instead.")]
 
 
+@contextmanager
+def _option(name: str) -> Iterator[None]:
+    """Errors inside say which option they are about."""
+    try:
+        yield
+    except OSError as error:
+        raise typer.BadParameter(f"{name}: {error.filename}: {error.strerror}") from None
+    except ConfigurationError as error:
+        raise typer.BadParameter(f"{name}: {error}") from None
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
         terminal.line(f"{terminal.NAME} {__version__}")
@@ -195,8 +211,9 @@ def count(
 
     if output.suffix != ".parquet":
         raise typer.BadParameter(f"--output {output} must end in .parquet, by which `train` knows a table")
-    workflow.require_parquet()
-    workflow.require_writable_file(output)
+    with _option("--output"):
+        workflow.require_parquet()
+        workflow.require_writable_file(output)
     start = time.perf_counter()
     with terminal.progress_bar("Counting", "bytes") as progress:
         counts = workflow.read_counts(
@@ -316,7 +333,11 @@ def train(
     """
     from hf_scaffold import trainer, views, workflow
 
-    workflow.require_writable(output)
+    sizes = list(dict.fromkeys(vocab_size or [trainer.DEFAULT_VOCAB_SIZE]))
+    folders = [output] if len(sizes) == 1 else [output / str(size) for size in sizes]
+    with _option("--output"):
+        for folder in folders:
+            workflow.require_tokenizer_folder(folder)
     if eos_token is None and not special_token:
         eos_token = DEFAULT_EOS
     named = {"bos_token": bos_token, "eos_token": eos_token, "pad_token": pad_token}
@@ -335,7 +356,6 @@ def train(
             max_pretoken_length=max_pretoken_length or None,
             progress=progress,
         )
-    sizes = vocab_size or [trainer.DEFAULT_VOCAB_SIZE]
     with terminal.progress_bar("Training", "tokens") as progress:
         artifacts = trainer.train(
             counts,
@@ -353,8 +373,7 @@ def train(
             log=log,
             progress=progress,
         )
-    for size, bpe in dict(zip(sizes, artifacts, strict=True)).items():
-        folder = output if len(sizes) == 1 else output / str(size)
+    for folder, bpe in zip(folders, artifacts, strict=True):
         bpe = bpe.with_sources(corpus)
         workflow.save_tokenizer(bpe, folder, **roles)
         views.show_training(bpe, counts, folder, time.perf_counter() - start)
@@ -455,7 +474,8 @@ def tokenize(
             raise typer.BadParameter(f"--to {to.value} takes CORPUS and --output")
         from hf_scaffold import shards, views
 
-        workflow.require_writable(output)
+        with _option("--output"):
+            workflow.require_writable(output)
         loaded = workflow.load_tokenizer(tokenizer)
         start = time.perf_counter()
         with terminal.progress_bar("Tokenizing", "bytes") as progress:
@@ -682,9 +702,10 @@ def report(
     from hf_scaffold import baselines, trainer, views, workflow
     from hf_scaffold import report as reports
 
-    reports.check_forms(output)
-    for path in output:
-        workflow.require_writable_file(path)
+    with _option("--output"):
+        reports.check_forms(output)
+        for path in output:
+            workflow.require_writable_file(path)
     if all_baselines and baseline:
         raise typer.BadParameter("give --baseline or --all-baselines, not both")
     kinds = baselines.BASELINES if all_baselines else baseline or reports.DEFAULT_BASELINES
@@ -725,7 +746,8 @@ def demo(
     from hf_scaffold import views, workflow
 
     if output is not None:
-        workflow.require_writable(output)
+        with _option("--output"):
+            workflow.require_tokenizer_folder(output)
     with terminal.progress_bar("Training", "tokens") as progress:
         outcome = tour.run_demo(progress)
     views.show_demo(outcome)

@@ -12,8 +12,10 @@ import io
 import json
 import lzma
 import os
+import shutil
 import stat
 import sys
+import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import ExitStack, contextmanager
@@ -35,6 +37,7 @@ __all__ = [
     "import_extra",
     "iter_documents",
     "source_names",
+    "without_pipes",
 ]
 
 Source: TypeAlias = str | os.PathLike[str] | Iterable[Any]
@@ -128,6 +131,43 @@ def source_names(source: Source) -> list[str]:
     if not isinstance(source, list | tuple):
         return []
     return [os.fspath(path) for path in source if isinstance(path, os.PathLike)]
+
+
+def without_pipes(source: Source) -> tuple[Source, Any]:
+    """A source that may be read again and again: of a pipe, such as a shell's `<(…)`, what it gives is kept.
+
+    Returns:
+        The source with files in the places of pipes; and what removes these files when nobody holds it.
+    Raises:
+        CorpusError: a pipe can't be read.
+    """
+    paths = [Path(source)] if isinstance(source, str | os.PathLike) else source
+    if not isinstance(paths, list | tuple) or not any(map(_is_pipe, paths)):
+        return source, None
+    folder = tempfile.TemporaryDirectory(prefix="hf-scaffold-")
+    kept: list[Any] = []
+    for number, path in enumerate(paths):
+        if _is_pipe(path):
+            copy = Path(folder.name, f"{number}-{Path(path).name}")
+            try:
+                with open(path, "rb") as stream, open(copy, "wb") as file:
+                    shutil.copyfileobj(stream, file)
+            except OSError as error:
+                raise CorpusError(f"can't read {path}: {error}") from error
+            path = copy
+        kept.append(path)
+    return kept, folder
+
+
+def _is_pipe(path: object) -> bool:
+    """Whether this is the path of something to be read once, neither file nor folder."""
+    if not isinstance(path, os.PathLike):  # among others, each str is a text
+        return False
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:

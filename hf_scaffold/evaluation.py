@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hf_scaffold._arguments import knows_its_arguments, string, strings, whole
-from hf_scaffold.corpus import Source, iter_documents
+from hf_scaffold.corpus import Source, describe_source, iter_documents, without_pipes
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.encoders import (
     ArtifactEncoder,
@@ -258,7 +258,8 @@ class EvaluationText:
     """A text to evaluate any number of tokenizers on: it is counted once for each way to cut it.
 
     Args:
-        source, field: As for `count`. What can be gone through only once is kept in memory.
+        source, field: As for `count`. What can be gone through only once is kept: an iterator in memory, a
+            pipe's text in a temporary file.
         counts: The text's counts, if they are at hand.
     Example:
         >>> text = EvaluationText(["the cat", "the dog sat"])
@@ -267,18 +268,23 @@ class EvaluationText:
     """
 
     def __init__(self, source: Source, *, field: str = "text", counts: PreTokenCounts | None = None) -> None:
-        if isinstance(source, Iterator):
+        if isinstance(source, Iterable) and not isinstance(source, str) and iter(source) is iter(source):
             source = list(source)
         self.source, self._field = source, field
+        self.readable, self._kept = without_pipes(source)
         self._counts: dict[Pretokenizer, PreTokenCounts] = {}
         if counts is not None:
-            self._counts[counts.pretokenizer] = counts
+            self.add_counts(counts)
+
+    def add_counts(self, counts: PreTokenCounts) -> None:
+        """Take counts of the text that are at hand."""
+        self._counts[counts.pretokenizer] = counts
 
     def counts(self, pretokenizer: Pretokenizer) -> PreTokenCounts:
         """The text's pre-tokens, whatever their length."""
         if pretokenizer not in self._counts:
             self._counts[pretokenizer] = count(
-                self.source, pretokenizer=pretokenizer, field=self._field, max_pretoken_length=None
+                self.readable, pretokenizer=pretokenizer, field=self._field, max_pretoken_length=None
             )
         return self._counts[pretokenizer]
 
@@ -289,7 +295,7 @@ class EvaluationText:
     def documents(self) -> Iterator[str]:
         """The documents; long ones, and plain-text files, in blocks of about 64 KB that end with a line."""
         documents = iter_documents(
-            self.source, field=self._field, cut=_after_last_line, block_size=_BLOCK_SIZE
+            self.readable, field=self._field, cut=_after_last_line, block_size=_BLOCK_SIZE
         )
         for number, document in enumerate(documents):
             try:
@@ -303,6 +309,11 @@ class EvaluationText:
         for document in self.documents():
             n_bytes += len(document.encode())
             n_words += len(document.split())
+        if not n_bytes and any(self._counts.values()):
+            raise CorpusError(
+                f"{describe_source(self.source)} gave its texts only once, and they are needed again; "
+                "give a list of them"
+            )
         return n_bytes, n_words
 
     @property

@@ -275,8 +275,8 @@ def make_report(
         raise ConfigurationError("the passage holds a lone surrogate, which is no text")
 
     step("Counting")
-    counts = count(texts[TRAIN].source, pretokenizer=cutter, field=field, num_workers=num_workers)
-    texts[TRAIN] = EvaluationText(texts[TRAIN].source, field=field, counts=counts)
+    counts = count(texts[TRAIN].readable, pretokenizer=cutter, field=field, num_workers=num_workers)
+    texts[TRAIN].add_counts(counts)
     tokenizers = _train_all(kinds, counts, texts[TRAIN], vocab_size, special_tokens, step)
     scaffold, plain = tokenizers[SCAFFOLD], tokenizers[PLAIN]
     step("Encoding with all of them")

@@ -8,6 +8,7 @@ import re
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from hf_scaffold._files import naming, sync
 from hf_scaffold.corpus import import_extra
 from hf_scaffold.errors import CorpusError
 
@@ -81,18 +83,25 @@ class ShardWriter(ABC):
         self.n_documents = 0
         self.n_tokens = 0
         self.stream: IO[bytes] = open(temporary(self.path), "wb")  # noqa: SIM115  # open from call to call
-        self.begin()
+        try:
+            with naming(self.path):
+                self.begin()
+        except BaseException:
+            self.discard()
+            raise
 
     def add(self, part: Part) -> None:
         """Write tokens behind those there are."""
-        self.write(Part(part.ids.astype(self.dtype, copy=False), part.ends))
+        with naming(self.path):
+            self.write(Part(part.ids.astype(self.dtype, copy=False), part.ends))
         self.n_tokens += len(part.ids)
         self.n_documents += len(part.ends)
 
     def finish(self) -> Shard:
         """Write what comes last, and give the file its name."""
-        self.end()
-        publish(self.stream, self.path)
+        with naming(self.path):
+            self.end()
+            publish(self.stream, self.path)
         return Shard(
             name=self.path.name,
             n_documents=self.n_documents,
@@ -103,7 +112,8 @@ class ShardWriter(ABC):
 
     def discard(self) -> None:
         """Leave nothing behind of a shard that can't be finished."""
-        self.stream.close()
+        with suppress(OSError):  # closing writes what is buffered, and the disk may be full
+            self.stream.close()
         temporary(self.path).unlink(missing_ok=True)
 
     @abstractmethod
@@ -150,6 +160,8 @@ class BinWriter(ShardWriter):
     def discard(self) -> None:
         super().discard()
         temporary(self.path.with_suffix(".idx")).unlink(missing_ok=True)
+        if not self.path.exists():
+            self.path.with_suffix(".idx").unlink(missing_ok=True)
 
 
 class NpyWriter(ShardWriter):
@@ -214,11 +226,10 @@ class RowWriter(ShardWriter):
 
     def discard(self) -> None:
         # pyarrow would close it later, and then write to a closed stream.
-        try:
+        with suppress(OSError, AttributeError):  # a full disk; or there is no table yet
             if not self.stream.closed:
                 self.table.close()
-        finally:
-            super().discard()
+        super().discard()
 
 
 class ParquetWriter(RowWriter):
@@ -280,3 +291,4 @@ def publish(stream: IO[bytes], path: Path) -> None:
     os.fsync(stream.fileno())
     stream.close()
     os.replace(temporary(path), path)
+    sync(str(path.parent))

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from hf_scaffold._arguments import flag, function, knows_its_arguments, shortened, string, strings, whole
 from hf_scaffold._counter import last_cut
-from hf_scaffold._files import write_files
+from hf_scaffold._files import made, saving, write_files
 from hf_scaffold._text_encoder import framed
 from hf_scaffold.corpus import Progress, batches, describe_source, find_files, import_extra, iter_documents
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError
@@ -183,11 +183,11 @@ def write_shards(
     blocks = iter_documents(paths, field=field, cut=cut, mark_ends=True, progress=progress)
     plan = _plan(paths, tokenizer, format, shard_size, add_eos, lines, field)
     # What is complete or someone else's needs no lock, and may be in a folder that can't be written to.
-    if not overwrite and (index := _resume(plan, folder)).complete:
+    if not overwrite and (index := _resume(plan, folder, paths)).complete:
+        _tidy(folder)
         return index
-    folder.mkdir(parents=True, exist_ok=True)
-    with _sole_writer(folder):
-        index = plan if overwrite else _resume(plan, folder)  # another run may have ended meanwhile
+    with made(str(folder)), _sole_writer(folder):
+        index = plan if overwrite else _resume(plan, folder, paths)  # another run may have ended meanwhile
         return index if index.complete else _complete(index, folder, blocks, tokenizer, paths)
 
 
@@ -205,17 +205,26 @@ def _complete(
     try:
         with closing(_write(_ahead(_encode(blocks, tokenizer, index.eos_token_id)), index, folder)) as shards:
             for shard in shards:
-                index = replace(index, shards=(*index.shards, shard))
-                index.save(folder)
+                grown = replace(index, shards=(*index.shards, shard))
+                grown.save(folder)
+                index = grown  # what is in the file
         if not index.shards:
             raise CorpusError(f"there is nothing to encode in {describe_source(paths)}")
-    except CorpusError:
+    except BaseException:
+        _remove_others(folder, index.shards)  # one that is not in the index
         if not index.shards:  # there is nothing to go on from
-            (folder / INDEX_FILE).unlink()
+            (folder / INDEX_FILE).unlink(missing_ok=True)
         raise
     index = replace(index, complete=True)
     index.save(folder)
     return index
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what a run left that was killed when all was done, where that may be."""
+    if (folder / LOCK_FILE).exists() or any(folder.glob(".saving*")):
+        with suppress(OSError, ConfigurationError), _sole_writer(folder), saving(str(folder)):
+            pass
 
 
 @contextmanager
@@ -284,7 +293,7 @@ def _fingerprint(tokenizer: ScaffoldTokenizerFast) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _resume(plan: ShardIndex, folder: Path) -> ShardIndex:
+def _resume(plan: ShardIndex, folder: Path, paths: Sequence[Path]) -> ShardIndex:
     """The plan with the shards that an earlier run of it finished; refuses to touch other ones."""
     try:
         found = ShardIndex.load(folder)
@@ -296,6 +305,12 @@ def _resume(plan: ShardIndex, folder: Path) -> ShardIndex:
         return plan
     if not found.shards:
         return plan
+    for path in find_files(paths):
+        if not path.is_file():
+            raise ConfigurationError(
+                f"{folder} holds shards, and {path} is a pipe, which need not give the text that they were "
+                "made of; choose another folder, or overwrite"
+            )
     for name, wanted in vars(plan).items():
         was = getattr(found, name)
         if name not in ("shards", "complete") and was != wanted:

@@ -1517,11 +1517,9 @@ def saving(folder: str, stale: Iterable[str] = ()) -> Iterator[str]:
     Raises:
         OSError: with a path, whoever raised it.
     """
-    missing = [path for path in (Path(folder), *Path(folder).parents) if not path.exists()]
     staging = os.path.join(folder, f".saving-{secrets.token_hex(8)}")
     try:
-        os.makedirs(folder, exist_ok=True)
-        with locked(folder, 60) as is_alone:
+        with made(folder), locked(folder, 60) as is_alone:
             finish(folder, is_alone)
             try:
                 os.mkdir(staging)
@@ -1529,13 +1527,24 @@ def saving(folder: str, stale: Iterable[str] = ()) -> Iterator[str]:
                 commit(folder, staging, stale, is_alone)
             finally:
                 shutil.rmtree(staging, ignore_errors=True)
-    except BaseException as error:
+    except OSError as error:
+        if error.errno is not None:
+            name = str(error.filename or folder)
+            error.filename = folder if name.endswith(".saving.lock") else name.replace(staging, folder)
+        raise
+
+
+@contextlib.contextmanager
+def made(folder: str) -> Iterator[None]:
+    """Make a folder and those above it; if the block fails, the new ones that are empty go again."""
+    missing = [path for path in (Path(folder), *Path(folder).parents) if not path.exists()]
+    try:
+        os.makedirs(folder, exist_ok=True)
+        yield
+    except BaseException:
         for path in missing:
             with contextlib.suppress(OSError):
                 path.rmdir()
-        if isinstance(error, OSError) and error.errno is not None:
-            name = str(error.filename or folder)
-            error.filename = folder if name.endswith(".saving.lock") else name.replace(staging, folder)
         raise
 
 

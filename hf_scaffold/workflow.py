@@ -31,6 +31,7 @@ __all__ = [
     "read_lines",
     "read_texts",
     "require_parquet",
+    "require_tokenizer_folder",
     "require_writable",
     "require_writable_file",
     "save_tokenizer",
@@ -148,6 +149,21 @@ def require_writable_file(path: Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     require_writable(path.parent)
+
+
+def require_tokenizer_folder(folder: Path) -> None:
+    """Refuse a folder that `save_tokenizer` can't write to, before long work rather than after it.
+
+    Raises:
+        IsADirectoryError, NotADirectoryError, PermissionError: with the path that is in the way.
+    """
+    names = ["tokenizer.json", "scaffold.json", "tokenizer_config.json", "tokenization_scaffold.py"]
+    for path in (folder, folder / ARTIFACT_FOLDER):
+        require_writable(path)
+    for path in [folder / name for name in names] + [
+        folder / ARTIFACT_FOLDER / name for name in ARTIFACT_FILES
+    ]:
+        require_writable_file(path)
 
 
 def save_tokenizer(bpe: ScaffoldBPE, folder: Path, **kwargs: Any) -> "ScaffoldTokenizerFast":

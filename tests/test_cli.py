@@ -548,7 +548,44 @@ def test_an_output_that_cannot_be_is_refused_before_the_work(command, corpus, tm
     (tmp_path / "file").write_bytes(b"")
     corpora = [] if command == "demo" else [corpus]
     message = fail(command, *corpora, "-o", tmp_path / "file" / "output.parquet")
-    assert f"{tmp_path / 'file'}: Not a directory" in message
+    assert f"--output: {tmp_path / 'file'}: Not a directory; see hf-scaffold {command} --help" in message
+
+
+@pytest.mark.parametrize(
+    "in_the_way", ["artifact", "300/artifact", "300/tokenizer.json/", "artifact/log.jsonl/"]
+)
+def test_what_is_in_a_tokenizer_s_way_is_said_before_the_work(
+    in_the_way, corpus, tmp_path, monkeypatch, fail
+):
+    def work(*args, **kwargs):
+        raise AssertionError("too late")
+
+    monkeypatch.setattr(workflow, "count", work)
+    path = tmp_path / "out" / in_the_way
+    (path if in_the_way.endswith("/") else path.parent).mkdir(parents=True)
+    if not in_the_way.endswith("/"):
+        path.touch()
+    sizes = ["--vocab-size", 300, "--vocab-size", 400] if in_the_way.startswith("300") else []
+    message = fail("train", corpus, *sizes, "-o", tmp_path / "out")
+    assert f"--output: {path}: " in message
+
+
+@pytest.mark.parametrize("form", ["bin", "parquet"])
+def test_shards_that_can_not_be_are_refused_before_the_work(
+    form, shared, corpus, tmp_path, monkeypatch, fail
+):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(workflow, "load_tokenizer", lambda *_: pytest.fail("too late"))
+    message = fail("tokenize", corpus, "-t", shared / "tokenizer", "--to", form, "-o", tmp_path / "file")
+    assert f"--output: {tmp_path / 'file'}: Not a directory" in message
+
+
+@pytest.mark.parametrize("arguments", [["tokenize", "some text", "-t"], ["inspect", "--json"]])
+def test_a_full_disk_below_stdout_is_named(arguments, shared):
+    command = [sys.executable, "-m", "hf_scaffold", *arguments, str(shared / "tokenizer")]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (2, "hf-scaffold: error: stdout: No space left on device\n")
 
 
 def test_a_table_that_cannot_be_is_refused_before_the_work(corpus, tmp_path, monkeypatch, fail):

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from html.parser import HTMLParser
 
 import pytest
@@ -12,9 +13,11 @@ import pytest
 import hf_scaffold as hs
 from hf_scaffold.byte_level import symbols_to_bytes
 from hf_scaffold.cli import main
+from hf_scaffold.evaluation import EvaluationText
 from hf_scaffold.inspection import readable
 from hf_scaffold.passages import choose_passage, differing_share, split_passage
-from hf_scaffold.report import BASELINE_NAMES, DEFAULT_BASELINES
+from hf_scaffold.pretokenize import get_pretokenizer
+from hf_scaffold.report import BASELINE_NAMES, DEFAULT_BASELINES, make_report
 
 ARROWS = {True: "↑", False: "↓", None: ""}
 VOID = {"meta", "input", "br", "hr", "img", "link"}
@@ -497,6 +500,57 @@ def test_all_baselines_and_patterns(files):
     assert [text["n_bytes"] for text in facts["texts"]] == [train + held_out, held_out]
 
 
+def piped(path):
+    """A pipe that gives what a file holds, once."""
+    reading, writing = os.pipe()
+    data = path.read_bytes()
+
+    def write():
+        with os.fdopen(writing, "wb") as stream:
+            stream.write(data)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    return f"/dev/fd/{reading}", reading, thread
+
+
+def test_pipes_are_read_once(files):
+    """As of `report <(zcat …)`; it was read for the counts, and was empty when its bytes were counted."""
+    rest = ["--vocab-size", "600", "--baseline", "unigram"]
+    assert main(["report", str(files / "train.txt"), "--held-out", str(files / "held-out.txt"), *rest,
+                 "-o", str(files / "files.json")]) == 0  # fmt: skip
+    pipes = [piped(files / name) for name in ("train.txt", "held-out.txt")]
+    assert main(["report", pipes[0][0], "--held-out", pipes[1][0], *rest, "-o", str(files / "p.json")]) == 0
+    for _, reading, thread in pipes:
+        thread.join()
+        os.close(reading)
+    expected, found = (json.loads((files / name).read_text()) for name in ("files.json", "p.json"))
+    assert [text["n_bytes"] for text in found["texts"]] == [text["n_bytes"] for text in expected["texts"]]
+    assert found["texts"][0]["sources"] == [os.path.basename(pipes[0][0])]
+    for part in ("changes", "scaffolds", "passage", "bytes_per_token_gain"):
+        assert found[part] == expected[part]
+
+
+class Again:
+    """An iterable that gives its texts once, in one way or another."""
+
+    def __init__(self, texts, is_same):
+        self.texts, self.is_same = iter(texts), is_same
+
+    def __iter__(self):
+        return self.texts if self.is_same else (text for text in self.texts)
+
+
+def test_texts_that_come_only_once(texts):
+    expected = make_report(texts, 600, baselines=[]).to_dict()["texts"][0]["n_bytes"]
+    for once in (iter(texts), (text for text in texts), map(str, texts), Again(texts, True)):
+        assert make_report(once, 600, baselines=[]).to_dict()["texts"][0]["n_bytes"] == expected
+    text = EvaluationText(Again(texts, False))
+    text.counts(get_pretokenizer())
+    with pytest.raises(hs.CorpusError, match=r"an Again gave its texts only once.* give a list"):
+        text.n_bytes  # noqa: B018
+
+
 def test_names_need_not_be_utf_8(files):
     odd = os.fsdecode(bytes(files) + b"/caf\xe9.txt")
     os.rename(files / "train.txt", odd)
@@ -515,9 +569,9 @@ def no_work(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-o", "report.pdf"], "report.pdf: a report's name ends in .html, .md, .json"),
+        (["-o", "report.pdf"], "--output: report.pdf: a report's name ends in .html, .md, .json"),
         (["-o", "{files}"], "a report's name ends in"),
-        (["-o", "{files}/train.txt/report.md"], "train.txt: Not a directory"),
+        (["-o", "{files}/train.txt/report.md"], "train.txt: Not a directory; see hf-scaffold report --help"),
         (["-o", "r.md", "--held-out", "{files}/missing.txt"], "missing.txt"),
         (["-o", "r.md", "--held-out", "{files}/empty.txt"], "the held-out text is empty"),
         (["-o", "r.md", "--baseline", "bpee"], "there is no baseline 'bpee'; there are bpe, wordpiece"),

@@ -205,7 +205,7 @@ def test_a_document_too_long_for_int32(tokenizer, corpus, tmp_path, monkeypatch)
     monkeypatch.setattr(shard_files, "ROW_GROUP", 1)
     with pytest.raises(hs.CorpusError, match="too long for a row"):
         write_shards(corpus, tokenizer, tmp_path / "rows", format="parquet")
-    assert no_leftovers(tmp_path / "rows")
+    assert not (tmp_path / "rows").exists()
 
 
 # ---- documents
@@ -347,6 +347,9 @@ def test_a_stopped_run_goes_on(format, tokenizer, corpus, tmp_path, monkeypatch)
             patched.setattr(shard_files.ShardWriter, "add", add_some)
             with pytest.raises(KeyboardInterrupt):
                 write_shards(corpus, tokenizer, out, format=format, shard_size=150)
+        if last_call == 1:  # nothing is finished that could be gone on with
+            assert not out.exists()
+            continue
         index = ShardIndex.load(out)
         assert not index.complete
         assert no_leftovers(out)
@@ -442,7 +445,7 @@ def test_other_errors_of_the_lock_are_not_hidden(tokenizer, corpus, tmp_path, mo
     refuse_locks(monkeypatch, errno.EACCES)
     with pytest.raises(PermissionError):
         write_shards(corpus, tokenizer, tmp_path / "out", shard_size=150)
-    assert not contents(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_threads_and_blocks_change_nothing(tokenizer, corpus, tmp_path, monkeypatch):
@@ -562,7 +565,7 @@ def test_empty_corpus(tokenizer, tmp_path):
     (tmp_path / "empty.txt").write_bytes(b"")
     with pytest.raises(hs.CorpusError, match=r"nothing to encode in '.*empty\.txt'"):
         write_shards(tmp_path / "empty.txt", tokenizer, tmp_path / "out")
-    assert not contents(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
     (tmp_path / "text.txt").write_bytes(b"hug")
     assert write_shards(tmp_path / "text.txt", tokenizer, tmp_path / "out").n_documents == 1
 
@@ -631,7 +634,7 @@ def test_a_failure_leaves_no_file_and_no_thread(format, tokenizer, corpus, tmp_p
                 write_shards(corpus, tokenizer, tmp_path / "out", format=format, shard_size=150)
         gc.collect()
     assert threading.active_count() == n_threads
-    assert no_leftovers(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_progress_goes_to_the_end(tokenizer, corpus, tmp_path):
@@ -639,3 +642,72 @@ def test_progress_goes_to_the_end(tokenizer, corpus, tmp_path):
     write_shards(corpus, tokenizer, tmp_path / "out", progress=lambda *report: seen.append(report))
     size = corpus.stat().st_size
     assert seen[-1] == (size, size)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_full_disk_names_the_path_and_leaves_only_what_is_finished(format, tokenizer, corpus, tmp_path):
+    write_shards(corpus, tokenizer, tmp_path / "whole", format=format, shard_size=600)
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    code = f"""
+import errno, pathlib, resource, shutil, signal
+from hf_scaffold import ScaffoldTokenizerFast, shard_files, shards
+shards.BATCH_SIZE, shard_files.ROW_GROUP = 1000, 60
+tokenizer = ScaffoldTokenizerFast.from_pretrained({str(tmp_path / "tokenizer")!r})
+out = pathlib.Path({str(tmp_path / "new" / "out")!r})
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+failed = 0
+for limit in (0, 60, 300, 700, 800, 900, 1000, 1100, 1200, 1300, 1500):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    try:
+        shards.write_shards({str(corpus)!r}, tokenizer, out, format={format!r}, shard_size=600)
+    except OSError as error:
+        failed += 1
+        assert error.errno == errno.EFBIG, error
+        assert str(error.filename).startswith(str(out)), error
+    if out.parent.exists():
+        listed = [pathlib.Path(shard.name).stem for shard in shards.ShardIndex.load(out).shards]
+        assert listed
+        assert {{path.stem for path in out.iterdir()}} == {{"index", *listed}}, sorted(out.iterdir())
+        shutil.rmtree(out.parent)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+shards.write_shards({str(corpus)!r}, tokenizer, out, format={format!r}, shard_size=600)
+print(failed)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 3
+    assert "Exception ignored" not in done.stderr
+    assert contents(tmp_path / "new" / "out") == contents(tmp_path / "whole")
+
+
+def test_what_a_run_left_that_was_killed_at_its_end_goes(tokenizer, corpus, tmp_path):
+    out = tmp_path / "out"
+    index = write_shards(corpus, tokenizer, out)
+    before = contents(out)
+    (out / shards.LOCK_FILE).touch()
+    (out / ".saving.lock").touch()
+    (out / ".saving-0123").mkdir()
+    (out / ".saving-0123" / INDEX_FILE).write_text("half of")
+    assert write_shards(corpus, tokenizer, out) == index
+    assert contents(out) == before
+    assert {path.name for path in out.iterdir()} == set(map(str, before))
+
+
+def test_a_pipe_is_no_corpus_to_go_on_with(tokenizer, tmp_path):
+    """Nothing tells its text from another; the shards of the first were taken for those of the second."""
+
+    def piped(text, **options):
+        writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=(text,))
+        writer.start()
+        try:
+            return write_shards(tmp_path / "pipe", tokenizer, tmp_path / "out", **options)
+        finally:
+            (tmp_path / "pipe").read_text() if writer.is_alive() else None
+            writer.join()
+
+    os.mkfifo(tmp_path / "pipe")
+    assert piped("hugs").n_tokens == len(ids_of(tokenizer, ["hugs"])[0])
+    with pytest.raises(hs.ConfigurationError, match=r"out holds shards, and .*pipe is a pipe"):
+        piped("bananas and hugs")
+    text = "bananas and hugs"
+    assert piped(text, overwrite=True).n_tokens == len(ids_of(tokenizer, [text])[0])
