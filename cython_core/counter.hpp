@@ -1,42 +1,84 @@
 // What counter.pyx does without the GIL: a text's pre-tokens into a table, a table into flat arrays.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
+#include "interrupt.hpp"
 #include "pretoken_table.hpp"
 #include "scan.hpp"
 
 namespace hf_scaffold {
 
-inline void count_pretokens(PretokenTable& table, Preset preset, const byte_t* text, const byte_t* end) {
-    scan(preset, text, end, [&](const byte_t* at, const byte_t* stop) {
+// Scans the text piece by piece, cut where it makes no difference, and polls between them.
+template <class Each>
+void scan_in_pieces(Preset preset, const byte_t* text, const byte_t* end, Interrupt& interrupt, Each each) {
+    static constexpr std::ptrdiff_t PIECE = std::ptrdiff_t{1} << 20;
+    std::ptrdiff_t size = PIECE;
+    while (text != end) {
+        const bool is_last = end - text <= size;
+        const byte_t* stop = is_last ? end : text + last_cut(preset, text, text + size);
+        if (stop == text) {
+            size *= 2;  // so that what has no cut is looked at a few times at most
+            continue;
+        }
+        scan(preset, text, stop, each);
+        interrupt.poll();
+        text = stop;
+        size = PIECE;
+    }
+}
+
+inline void count_pretokens(
+    PretokenTable& table, Preset preset, const byte_t* text, const byte_t* end, Interrupt& interrupt
+) {
+    scan_in_pieces(preset, text, end, interrupt, [&](const byte_t* at, const byte_t* stop) {
         table.add(at, static_cast<std::size_t>(stop - at), static_cast<std::size_t>(end - at));
     });
 }
 
 // Appends the start and the end of each pre-token of the text.
-inline void append_offsets(std::vector<std::int64_t>& offsets, Preset preset, const byte_t* text, const byte_t* end) {
-    scan(preset, text, end, [&](const byte_t* at, const byte_t* stop) {
+inline void append_offsets(
+    std::vector<std::int64_t>& offsets, Preset preset, const byte_t* text, const byte_t* end, Interrupt& interrupt
+) {
+    scan_in_pieces(preset, text, end, interrupt, [&](const byte_t* at, const byte_t* stop) {
         offsets.push_back(at - text);
         offsets.push_back(stop - text);
     });
 }
 
 // Out: all bytes one after another, the pre-tokens' ends in them, the counts.
-inline void flatten(const std::vector<CountedPretoken>& pretokens, char* bytes, std::int64_t* ends, count_t* counts) {
+inline void flatten(
+    const std::vector<CountedPretoken>& pretokens, char* bytes, std::int64_t* ends, count_t* counts,
+    Interrupt& interrupt
+) {
+    Steps steps(interrupt);
     std::int64_t end = 0;
     for (const CountedPretoken& pretoken : pretokens) {
+        steps.next();
         std::memcpy(bytes + end, pretoken.bytes, pretoken.length);
         *ends++ = end += static_cast<std::int64_t>(pretoken.length);
         *counts++ = pretoken.count;
     }
 }
 
-// The first of n byte strings, bytes[offsets[i]] to bytes[offsets[i + 1]], that does not come after the one before
-// it; n if there is none.
-inline std::size_t first_out_of_order(const byte_t* bytes, const std::int64_t* offsets, std::size_t n) {
+// The first of n > 0 byte strings, bytes[offsets[i]] to bytes[offsets[i + 1]], that does not come after the one before
+// it; n if there is none. Throws std::invalid_argument where the offsets don't ascend from 0 or more to `size` at most.
+inline std::size_t first_out_of_order(
+    const byte_t* bytes, std::size_t size, const std::int64_t* offsets, std::size_t n, Interrupt& interrupt
+) {
+    if (offsets[0] < 0 || !std::is_sorted(offsets, offsets + n + 1) || static_cast<std::size_t>(offsets[n]) > size) {
+        throw std::invalid_argument(
+            "offsets must ascend from 0 or more to the length of data, " + std::to_string(size) + ", at most");
+    }
+    Steps steps(interrupt);
     for (std::size_t i = 1; i < n; ++i) {
+        steps.next();
         const std::int64_t before = offsets[i - 1], start = offsets[i], end = offsets[i + 1];
         if (!comes_before(bytes + before, start - before, bytes + start, end - start)) return i;
     }

@@ -2,6 +2,7 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
+from libc.string cimport memcpy
 from libcpp cimport bool as bool_t
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
@@ -10,6 +11,7 @@ import numpy as np
 
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
 
+from interrupt cimport Interrupt
 from presets cimport Preset
 from widths cimport count_t
 
@@ -37,20 +39,24 @@ cdef extern from "pretoken_table.hpp" namespace "hf_scaffold" nogil:
     cdef cppclass PretokenTable:
         PretokenTable(HashKey) except +
         size_t longest_probe()
-        void merge(const PretokenTable& other) except +
+        void merge(const PretokenTable& other, Interrupt&) except +
         size_t size()
-        vector[CountedPretoken] sorted() except +
+        vector[CountedPretoken] sorted(Interrupt&) except +
 
 
 cdef extern from "counter.hpp" namespace "hf_scaffold" nogil:
-    void count_pretokens(PretokenTable& table, Preset preset, const byte_t* text, const byte_t* end) except +
-    void append_offsets(
-        vector[int64_t]& offsets, Preset preset, const byte_t* text, const byte_t* end
+    void count_pretokens(
+        PretokenTable& table, Preset preset, const byte_t* text, const byte_t* end, Interrupt&
     ) except +
-    void flatten(const vector[CountedPretoken]& pretokens, char* text, int64_t* ends, count_t* counts)
+    void append_offsets(
+        vector[int64_t]& offsets, Preset preset, const byte_t* text, const byte_t* end, Interrupt&
+    ) except +
+    void flatten(
+        const vector[CountedPretoken]& pretokens, char* text, int64_t* ends, count_t* counts, Interrupt&
+    ) except +
     size_t first_out_of_order_row "hf_scaffold::first_out_of_order"(
-        const byte_t* text, const int64_t* offsets, size_t n
-    )
+        const byte_t* text, size_t size, const int64_t* offsets, size_t n, Interrupt&
+    ) except +
 
 
 cdef struct Text:
@@ -80,9 +86,10 @@ cdef Text text_of(object text) except *:
     return Text(begin, begin + PyBytes_GET_SIZE(text))
 
 
-cdef Py_ssize_t first_invalid(const vector[Text]& texts) noexcept nogil:
+cdef Py_ssize_t first_invalid(const vector[Text]& texts, Interrupt& interrupt) except -2 nogil:
     cdef size_t i
     for i in range(texts.size()):
+        interrupt.poll()
         if not is_valid_utf8(texts[i].begin, texts[i].end):
             return i
     return -1
@@ -99,7 +106,8 @@ cdef class PretokenCounter:
 
     The counts depend on the texts alone, not on their order or batches. One counter is for one thread at a
     time; threads with a counter each run in parallel, and `merge` joins what they counted. The length of a
-    counter is its number of distinct pre-tokens.
+    counter is its number of distinct pre-tokens. Whatever else ends a call early, such as Ctrl-C or a lack of
+    memory, leaves part of what it was given counted, and a counter to go on with.
 
     Args:
         preset: A name in `hf_scaffold.pretokenize.PRESETS`.
@@ -115,10 +123,16 @@ cdef class PretokenCounter:
 
     cdef Preset preset
     cdef unique_ptr[PretokenTable] counts
+    cdef bool_t is_at_work  # without the GIL
 
     def __cinit__(self, str preset not None, *, bool_t _colliding=False):
         self.preset = preset_of(preset)
         self.counts.reset(new PretokenTable(HashKey.colliding() if _colliding else HashKey()))
+
+    cdef int claim(self) except -1:
+        if self.is_at_work:
+            raise RuntimeError("this counter is at work in another thread; give each thread its own")
+        self.is_at_work = True
 
     def add(self, texts):
         """Count the pre-tokens of each text: a whole document, or a piece of one cut at `last_cut`.
@@ -129,6 +143,7 @@ cdef class PretokenCounter:
             UnicodeDecodeError: a text is not UTF-8: `.object` is that text, `.start` the byte offset in it.
                 Then no text of the batch was counted.
             CountOverflowError: a count passes 2**63 - 1. Then part of the batch was counted.
+            RuntimeError: the counter is at work in another thread.
         Cost: memory O(bytes of distinct pre-tokens); releases the GIL for the whole batch.
         """
         # The tuple keeps the texts alive while other threads may change the caller's sequence.
@@ -137,17 +152,26 @@ cdef class PretokenCounter:
         for text in kept:
             views.push_back(text_of(text))
         cdef Py_ssize_t invalid
-        cdef size_t i
+        self.claim()
         try:
             with nogil:
-                invalid = first_invalid(views)
-                if invalid < 0:
-                    for i in range(views.size()):
-                        count_pretokens(self.counts.get()[0], self.preset, views[i].begin, views[i].end)
+                invalid = self._add(views)
         except OverflowError as error:
             raise CountOverflowError(str(error)) from None
+        finally:
+            self.is_at_work = False
         if invalid >= 0:
             refuse(kept[invalid])
+
+    cdef Py_ssize_t _add(self, const vector[Text]& texts) except -2 nogil:
+        """Counts them all; or none, and returns the first that is not UTF-8. -1 where all are."""
+        cdef Interrupt interrupt
+        cdef Py_ssize_t invalid = first_invalid(texts, interrupt)
+        cdef size_t i
+        if invalid < 0:
+            for i in range(texts.size()):
+                count_pretokens(self.counts.get()[0], self.preset, texts[i].begin, texts[i].end, interrupt)
+        return invalid
 
     def merge(self, PretokenCounter other not None):
         """Add the other counter's counts to this one's. The other is not modified.
@@ -158,9 +182,22 @@ cdef class PretokenCounter:
         """
         if self.preset != other.preset:
             raise ConfigurationError("counters of different pre-tokenizers don't merge")
+        self.claim()
+        try:
+            if other is not self:
+                other.claim()
+            try:
+                self._merge(other)
+            finally:
+                other.is_at_work = False
+        finally:
+            self.is_at_work = False
+
+    cdef _merge(self, PretokenCounter other):
+        cdef Interrupt interrupt
         try:
             with nogil:
-                self.counts.get().merge(other.counts.get()[0])
+                self.counts.get().merge(other.counts.get()[0], interrupt)
         except OverflowError as error:
             raise CountOverflowError(str(error)) from None
 
@@ -178,10 +215,18 @@ cdef class PretokenCounter:
         Returns:
             The n pre-tokens' bytes one after another; n + 1 int64 offsets into them; n int64 counts.
         """
+        self.claim()
+        try:
+            return self._table()
+        finally:
+            self.is_at_work = False
+
+    cdef _table(self):
         cdef vector[CountedPretoken] pretokens
         cdef size_t i, n_bytes = 0
+        cdef Interrupt interrupt
         with nogil:
-            pretokens = self.counts.get().sorted()
+            pretokens = self.counts.get().sorted(interrupt)
             for i in range(pretokens.size()):
                 n_bytes += pretokens[i].length
         text = PyBytes_FromStringAndSize(NULL, n_bytes)
@@ -192,7 +237,7 @@ cdef class PretokenCounter:
         cdef count_t[::1] counts_view = counts
         if not pretokens.empty():
             with nogil:
-                flatten(pretokens, text_start, &offsets_view[1], &counts_view[0])
+                flatten(pretokens, text_start, &offsets_view[1], &counts_view[0], interrupt)
         return text, offsets, counts
 
 
@@ -211,16 +256,19 @@ def pretoken_offsets(bytes text not None, str preset not None):
     """
     cdef Preset rules = preset_of(preset)
     cdef Text view = text_of(text)
-    if not is_valid_utf8(view.begin, view.end):
-        refuse(text)
+    cdef Interrupt interrupt
+    cdef bool_t is_valid
     cdef vector[int64_t] offsets
     with nogil:
-        append_offsets(offsets, rules, view.begin, view.end)
+        is_valid = is_valid_utf8(view.begin, view.end)
+        if is_valid:
+            append_offsets(offsets, rules, view.begin, view.end, interrupt)
+    if not is_valid:
+        refuse(text)
     result = np.empty(offsets.size(), dtype=np.int64)
     cdef int64_t[::1] result_view = result
-    cdef size_t i
-    for i in range(offsets.size()):
-        result_view[i] = offsets[i]
+    if offsets.size():
+        memcpy(&result_view[0], offsets.data(), offsets.size() * sizeof(int64_t))
     return result.reshape(-1, 2)
 
 
@@ -257,12 +305,12 @@ def first_out_of_order(bytes data not None, const int64_t[::1] offsets):
     Returns:
         The row's number; the number of rows if all are in order.
     Raises:
-        ValueError: the offsets reach beyond data.
+        ValueError: the offsets descend, or reach beyond data.
     """
-    cdef size_t n = max(0, offsets.shape[0] - 1), row
-    if n and (offsets[0] < 0 or offsets[n] > len(data)):
-        raise ValueError(f"offsets from {offsets[0]} to {offsets[n]} in data of {len(data)} bytes")
+    cdef size_t n = max(0, offsets.shape[0] - 1), row = 0
     cdef Text view = text_of(data)
-    with nogil:
-        row = first_out_of_order_row(view.begin, &offsets[0], n) if n else 0
+    cdef Interrupt interrupt
+    if n:
+        with nogil:
+            row = first_out_of_order_row(view.begin, view.end - view.begin, &offsets[0], n, interrupt)
     return row

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "hash_seed.hpp"
@@ -24,9 +26,11 @@ class CellArena {
  public:
   position_t* allocate(std::size_t size) {
     if (size > left_) {
-      left_ = std::max(size, BLOCK);
-      blocks_.emplace_back(new position_t[left_]);
+      const std::size_t room = std::max(size, BLOCK);
+      std::unique_ptr<position_t[]> block(new position_t[room]);
+      blocks_.push_back(std::move(block));
       next_ = blocks_.back().get();
+      left_ = room;
     }
     position_t* cells = next_;
     next_ += size;
@@ -49,8 +53,6 @@ struct Pair {
 
 class PairIndex {
  public:
-  PairIndex() : slots_(std::size_t{1} << 16, Slot{0, FREE}) {}
-
   std::size_t size() const { return pairs_.size(); }
   Pair* at(std::uint32_t pair) { return &pairs_[pair]; }
 
@@ -59,16 +61,15 @@ class PairIndex {
 
   // The pair's number; if new, with frequency 0 and no cells.
   std::uint32_t find_or_add(token_id_t left, token_id_t right) {
-    std::size_t slot = probe(pair_key(left, right));
-    if (slots_[slot].pair == FREE) {
-      if (pairs_.size() * 2 >= slots_.size()) {
-        grow();
-        slot = probe(pair_key(left, right));
-      }
-      slots_[slot] = Slot{pair_key(left, right), static_cast<std::uint32_t>(pairs_.size())};
+    if (pairs_.size() * 2 >= slots_.size()) grow();
+    const std::uint64_t key = pair_key(left, right);
+    Slot& slot = slots_[probe(key)];
+    if (slot.pair == FREE) {
+      if (pairs_.size() == FREE) throw std::length_error("more than 2**32 - 1 distinct pairs");
       pairs_.push_back(Pair{0, nullptr, 0});
+      slot = Slot{key, static_cast<std::uint32_t>(pairs_.size() - 1)};
     }
-    return slots_[slot].pair;
+    return slot.pair;
   }
 
   // Room for the pair's cells, for the caller to fill in ascending order.
@@ -106,7 +107,7 @@ class PairIndex {
   }
 
   void grow() {
-    std::vector<Slot> old(slots_.size() * 2, Slot{0, FREE});
+    std::vector<Slot> old(std::max(slots_.size() * 2, std::size_t{1} << 16), Slot{0, FREE});
     old.swap(slots_);
     for (const Slot& slot : old) {
       if (slot.pair != FREE) slots_[probe(slot.key)] = slot;
@@ -130,8 +131,9 @@ class NeighbourTally {
   };
 
   void add(token_id_t neighbour, count_t weight) {
-    if (static_cast<std::size_t>(neighbour) >= entries_.size()) entries_.resize(2 * neighbour + 256);
-    Entry& entry = entries_[neighbour];
+    const std::size_t at = static_cast<std::size_t>(neighbour);
+    if (at >= entries_.size()) entries_.resize(2 * at + 256);
+    Entry& entry = entries_[at];
     if (entry.size == 0) neighbours_.push_back(neighbour);
     entry.weight += weight;
     entry.size += 1;

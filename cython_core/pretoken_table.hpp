@@ -11,6 +11,7 @@
 
 #include "byte_string.hpp"
 #include "hash_seed.hpp"
+#include "interrupt.hpp"
 #include "utf8.hpp"
 #include "widths.hpp"
 
@@ -60,8 +61,10 @@ public:
     }
 
     // Adds every count of the other table (or of this one). Throws like add, then with some of the counts added.
-    void merge(const PretokenTable& other) {
+    void merge(const PretokenTable& other, Interrupt& interrupt) {
+        Steps steps(interrupt);
         for (const Slot& slot : other.slots_) {
+            steps.next();
             if (slot.length != 0) add(other.bytes_of(slot), slot.length, std::max(slot.length, INLINE), slot.count);
         }
     }
@@ -80,13 +83,18 @@ public:
     }
 
     // All pre-tokens in the order of their bytes.
-    std::vector<CountedPretoken> sorted() const {
+    std::vector<CountedPretoken> sorted(Interrupt& interrupt) const {
+        Steps steps(interrupt);
         std::vector<CountedPretoken> pretokens;
         pretokens.reserve(size_);
         for (const Slot& slot : slots_) {
+            steps.next();
             if (slot.length != 0) pretokens.emplace_back(bytes_of(slot), slot.length, slot.count);
         }
-        std::sort(pretokens.begin(), pretokens.end());
+        std::sort(pretokens.begin(), pretokens.end(), [&](const CountedPretoken& a, const CountedPretoken& b) {
+            steps.next();
+            return a < b;
+        });
         return pretokens;
     }
 

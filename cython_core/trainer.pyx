@@ -32,7 +32,10 @@ from libcpp.unordered_map cimport unordered_map
 from libcpp.unordered_set cimport unordered_set
 from libcpp.vector cimport vector
 
+from interrupt cimport Interrupt
 from widths cimport checked_add, count_t, position_t, token_id_t
+
+from operator import index
 
 from hf_scaffold.errors import CorpusError, CountOverflowError
 
@@ -50,9 +53,14 @@ cdef extern from * nogil:
         (void)address;
     #endif
     }
+    template <class Map, class Key, class Value>
+    static inline void put(Map& map, const Key& key, const Value& value) {
+        map.insert_or_assign(key, value);
+    }
     """
     double seconds_now()
     void prefetch(const void*)
+    void put[Map, Key, Value](Map&, const Key&, const Value&) except +  # unlike operator[], as Cython declares it
 
 cdef extern from "candidate_queue.hpp" namespace "hf_scaffold" nogil:
     const token_id_t NO_TOKEN
@@ -110,6 +118,7 @@ cdef enum:
     BOUNDARY = -1  # the cell between two pre-tokens
     INSIDE = -2    # a cell inside a token where a shorter token once began or ended
     AHEAD = 8      # places of a pair fetched into the cache before their turn
+    OFTEN = 1 << 14  # cells or places between two looks at the clock, a power of two
 
 cdef enum Outcome:
     FAILED = -1
@@ -133,7 +142,17 @@ cdef struct Event:
 
 EVENT_NAMES = {MERGED: "merged", MARKED: "marked", REINSTATED: "reinstated"}
 
-cdef double SLICE_SECONDS = 0.1  # how long the loop runs between two looks at signals
+cdef double SLICE_SECONDS = 0.1  # how long the loop runs between two calls of progress
+MAX_COUNT, MAX_POSITION = 2**63 - 1, 2**32 - 1
+cdef enum:
+    MAX_TOKENS = 2147483647
+
+
+cdef in_range(str name, value, low, high):
+    value = index(value)
+    if not low <= value <= high:
+        raise ValueError(f"{name} is {value}; it must be from {low} to {high}")
+    return value
 
 
 cdef class MergeLoop:
@@ -155,6 +174,8 @@ cdef class MergeLoop:
     Raises:
         CountOverflowError: a symbol occurs more than 2**63 - 1 times.
         CorpusError: more than 2**32 - 2 symbols and pre-tokens together.
+        ValueError: a symbol is no token, offsets don't ascend, a count is below 1, a number is out of range, or a
+            token that is not the first of a pre-token is shorter than the prefix.
     Cost: 12 bytes a symbol of the distinct pre-tokens at first, up to 20 in the course of a run, and
         about 80 bytes a distinct pair.
     """
@@ -183,6 +204,9 @@ cdef class MergeLoop:
         # The settings and the size reached.
         size_t n_fixed
         size_t n_scaffolds
+        bool is_whole                  # set up, and not in the middle of a merge
+        bool is_at_work                # without the GIL
+        Interrupt* interrupt           # of the call at work
         size_t prefix_length
         count_t min_frequency
         position_t max_token_length
@@ -194,27 +218,36 @@ cdef class MergeLoop:
         const token_id_t[::1] symbols,
         const long long[::1] offsets,
         const long long[::1] counts,
-        list tokens,
-        size_t n_special,
-        count_t min_frequency,
-        position_t max_token_length,
+        list tokens not None,
+        n_special,
+        min_frequency,
+        max_token_length,
         bool scaffold,
-        size_t prefix_length=0,
+        prefix_length=0,
         bool log=False,
     ):
-        self.prefix_length = prefix_length
+        self._claim_setup()
+        self.prefix_length = in_range("prefix_length", prefix_length, 0, MAX_POSITION)
         self.keeps_log = log
-        self.n_fixed = len(tokens)
-        self.min_frequency = max(1, min_frequency)
-        self.max_token_length = max_token_length
+        cdef Interrupt interrupt
+        self.interrupt = &interrupt
+        self.min_frequency = max(1, in_range("min_frequency", min_frequency, 0, MAX_COUNT))
+        self.max_token_length = in_range("max_token_length", max_token_length, 0, MAX_POSITION)
         self.scaffold = scaffold
+        n_special = in_range("n_special", n_special, 0, len(tokens))
         for token in tokens:
             self._add_token(token, 1, NO_TOKEN, NO_TOKEN)
         for token in tokens[:n_special]:
             self._note_special(token)
+        self.n_fixed = self.strings.size()
         self._load(symbols, offsets, counts)
+        self.is_whole = True
 
-    def run(self, size_t vocab_size, progress=None):
+    cdef int _claim_setup(self) except -1:
+        if self.interrupt != NULL:
+            raise RuntimeError("a loop is set up once; make another one")
+
+    def run(self, vocab_size, progress=None):
         """Train until |V| = vocab_size or candidates run out; returns why it stopped.
 
         Args:
@@ -223,12 +256,16 @@ cdef class MergeLoop:
         Returns:
             "vocab_size", "candidates" (none is left) or "min_frequency" (the head is below it).
         Raises:
-            KeyboardInterrupt: within a tenth of a second and the merge under way.
+            ValueError: vocab_size is below 0 or above 2**63 - 1.
+            KeyboardInterrupt: within some tenths of a second. The loop can go on, unless that was in the middle of
+                one merge of millions of places.
+            RuntimeError: an earlier call ended in the middle of a merge (for lack of memory, say), or another
+                thread runs this loop.
         """
+        cdef size_t size = in_range("vocab_size", vocab_size, 0, MAX_COUNT)
         cdef Outcome outcome = RUNNING
         while outcome == RUNNING:
-            with nogil:
-                outcome = self._run(vocab_size, seconds_now() + SLICE_SECONDS)
+            outcome = self._run_slice(size)
             PyErr_CheckSignals()
             if progress is not None:
                 progress(self._vocab_size())
@@ -237,6 +274,20 @@ cdef class MergeLoop:
             NO_CANDIDATE: "candidates",
             BELOW_MIN_FREQUENCY: "min_frequency",
         }[outcome]
+
+    cdef Outcome _run_slice(self, size_t vocab_size) except FAILED:
+        cdef Interrupt interrupt
+        if self.is_at_work:
+            raise RuntimeError("another thread runs this loop")
+        if not self.is_whole:
+            raise RuntimeError("this loop was left in the middle of its work; make another one")
+        self.interrupt = &interrupt
+        self.is_at_work = True
+        try:
+            with nogil:
+                return self._run(vocab_size, seconds_now() + SLICE_SECONDS)
+        finally:
+            self.is_at_work = False
 
     # ---- the algorithm
 
@@ -253,18 +304,18 @@ cdef class MergeLoop:
             if head.frequency < self.min_frequency:
                 return BELOW_MIN_FREQUENCY
 
+            self.is_whole = False
             self.queue.pop()
             if head.scaffold != NO_TOKEN:
                 self._reinstate(head.scaffold, head)
-                continue
-
-            merged = self._create(head)
-            self._replace(head.left, head.right, merged, self.pairs.at(head.pair))
-            self._log(MERGED, merged, head)
-
-            if self.scaffold:
-                self._mark_if_rare(head.left)
-                self._mark_if_rare(head.right)  # changes nothing where left is right
+            else:
+                merged = self._create(head)
+                self._replace(head.left, head.right, merged, self.pairs.at(head.pair))
+                self._log(MERGED, merged, head)
+                if self.scaffold:
+                    self._mark_if_rare(head.left)
+                    self._mark_if_rare(head.right)  # changes nothing where left is right
+            self.is_whole = True
         return REACHED_SIZE
 
     cdef size_t _vocab_size(self) noexcept nogil:
@@ -359,6 +410,8 @@ cdef class MergeLoop:
         self.gone_left.clear()
         self.gone_right.clear()
         for i in range(pair.size):
+            if i % OFTEN == 0:
+                self.interrupt.poll()
             if i + AHEAD < pair.size:
                 prefetch(&cells[pair.cells[i + AHEAD]])
                 prefetch(&self.owner[pair.cells[i + AHEAD]])
@@ -393,9 +446,13 @@ cdef class MergeLoop:
         cdef position_t start
         cdef token_id_t neighbour
         cdef count_t weight
+        cdef size_t i
         self.new_left.clear()
         self.new_right.clear()
-        for start in self.merged_cells:
+        for i in range(self.merged_cells.size()):
+            if i % OFTEN == 0:
+                self.interrupt.poll()
+            start = self.merged_cells[i]
             weight = self.counts[self.owner[start]]
             neighbour = cells[start - 1]
             if neighbour != BOUNDARY:
@@ -455,8 +512,10 @@ cdef class MergeLoop:
     # ---- setting up
 
     cdef token_id_t _add_token(
-        self, string text, position_t length, token_id_t left, token_id_t right
+        self, const string& text, position_t length, token_id_t left, token_id_t right
     ) except -2 nogil:
+        if self.strings.size() >= <size_t>MAX_TOKENS:
+            raise OverflowError("more than 2**31 - 1 tokens")
         self.strings.push_back(text)
         self.length.push_back(length)
         self.frequency.push_back(0)
@@ -465,7 +524,7 @@ cdef class MergeLoop:
         self.right_of.push_back(right)
         return <token_id_t>(self.strings.size() - 1)
 
-    cdef int _note_special(self, string text) except -1 nogil:
+    cdef int _note_special(self, const string& text) except -1 nogil:
         self.specials.insert(text)
         if text.size() >= self.some_special_has_length.size():
             self.some_special_has_length.resize(text.size() + 1, False)
@@ -476,48 +535,63 @@ cdef class MergeLoop:
     ) except -1:
         """Copies the pre-tokens into cells, counts their symbols and indexes their pairs."""
         cdef size_t n_pretokens = counts.shape[0], n_cells = symbols.shape[0] + n_pretokens + 1
-        cdef size_t begin, end
-        cdef size_t slice_size = 1 << 18  # pre-tokens between two looks at signals
         cdef token_id_t overflown
         if n_cells >= 2**32:
             raise CorpusError(
                 f"{symbols.shape[0]:,} symbols in {n_pretokens:,} distinct pre-tokens are more than one run "
                 f"can hold (2**32 - 2 together); leave out the rarest pre-tokens"
             )
-        self.counts.assign(&counts[0], &counts[0] + n_pretokens)
+        if <size_t>offsets.shape[0] != n_pretokens + 1 or offsets[0] != 0 or offsets[n_pretokens] != symbols.shape[0]:
+            raise ValueError(
+                f"offsets must be {n_pretokens + 1} positions from 0 to {symbols.shape[0]}, one more than counts"
+            )
         self.cells.reserve(n_cells)
         self.owner.reserve(n_cells)
-        for begin in range(0, n_pretokens, slice_size):
-            end = min(begin + slice_size, n_pretokens)
-            with nogil:
-                overflown = self._append_pretokens(symbols, offsets, begin, end)
-            PyErr_CheckSignals()
-            if overflown != NO_TOKEN:
-                text = self.strings[overflown].decode()
-                raise CountOverflowError(f"the symbol {text!r} occurs more than 2**63 - 1 times in the corpus")
-        self.cells.push_back(BOUNDARY)
-        self.owner.push_back(0)
+        self.counts.reserve(n_pretokens)
+        with nogil:
+            overflown = self._append_pretokens(symbols, offsets, counts)
+        if overflown != NO_TOKEN:
+            text = self.strings[overflown].decode(errors="replace")
+            raise CountOverflowError(f"the symbol {text!r} occurs more than 2**63 - 1 times in the corpus")
         with nogil:
             self._index_pairs()
-        PyErr_CheckSignals()
 
     cdef token_id_t _append_pretokens(
-        self, const token_id_t[::1] symbols, const long long[::1] offsets, size_t begin, size_t end
+        self, const token_id_t[::1] symbols, const long long[::1] offsets, const long long[::1] counts
     ) except -2 nogil:
         """Returns the symbol whose frequency overflows, or NO_TOKEN."""
-        cdef size_t pretoken
-        cdef long long i
+        cdef Py_ssize_t pretoken
+        cdef long long i, begin, end = 0
+        cdef count_t count
         cdef token_id_t symbol
-        for pretoken in range(begin, end):
-            self.cells.push_back(BOUNDARY)
-            self.owner.push_back(<uint32_t>pretoken)
-            for i in range(offsets[pretoken], offsets[pretoken + 1]):
+        for pretoken in range(counts.shape[0]):
+            begin, end, count = end, offsets[pretoken + 1], counts[pretoken]
+            if end < begin or end > symbols.shape[0]:
+                raise ValueError(f"offset {pretoken + 1} is {end}, after {begin}; offsets must ascend")
+            if count < 1:
+                raise ValueError(f"count {pretoken} is {count}; counts are from 1")
+            self.counts.push_back(count)
+            self._append_cell(BOUNDARY, pretoken)
+            for i in range(begin, end):
                 symbol = symbols[i]
-                if not checked_add(self.frequency[symbol], self.counts[pretoken], &self.frequency[symbol]):
+                self._check_symbol(i, symbol, i != begin)
+                if not checked_add(self.frequency[symbol], count, &self.frequency[symbol]):
                     return symbol
-                self.cells.push_back(symbol)
-                self.owner.push_back(<uint32_t>pretoken)
+                self._append_cell(symbol, pretoken)
+        self._append_cell(BOUNDARY, 0)
         return NO_TOKEN
+
+    cdef int _check_symbol(self, Py_ssize_t place, token_id_t symbol, bool continues) except -1 nogil:
+        if symbol < 0 or <size_t>symbol >= self.strings.size():
+            raise ValueError(f"symbol {place} is {symbol}; the tokens are 0 to {self.strings.size() - 1}")
+        if continues and self.strings[symbol].size() < self.prefix_length:
+            raise ValueError(f"symbol {place} continues a pre-token, but token {symbol} has no prefix")
+
+    cdef int _append_cell(self, token_id_t token, Py_ssize_t pretoken) except -1 nogil:
+        if self.cells.size() % OFTEN == 0:
+            self.interrupt.poll()
+        self.cells.push_back(token)
+        self.owner.push_back(<uint32_t>pretoken)
 
     cdef int _index_pairs(self) except -1 nogil:
         """Fills the index and the queue with the pairs of base symbols."""
@@ -526,6 +600,8 @@ cdef class MergeLoop:
         cdef position_t cell, n = <position_t>self.cells.size()
         cdef uint32_t pair
         for cell in range(1, n):
+            if cell % OFTEN == 0:
+                self.interrupt.poll()
             if self.cells[cell - 1] != BOUNDARY and self.cells[cell] != BOUNDARY:
                 pair = self.pairs.find_or_add(self.cells[cell - 1], self.cells[cell])
                 if pair == tally.size():
@@ -537,6 +613,8 @@ cdef class MergeLoop:
             cell = example[pair]
             self._add_pair(self.cells[cell - 1], self.cells[cell], &tally[pair])
         for cell in range(1, n):
+            if cell % OFTEN == 0:
+                self.interrupt.poll()
             if self.cells[cell - 1] != BOUNDARY and self.cells[cell] != BOUNDARY:
                 pair = self.pairs.find_or_add(self.cells[cell - 1], self.cells[cell])
                 tally[pair].out[0] = cell - 1
@@ -622,14 +700,18 @@ cdef class AmbiguousMergeLoop(MergeLoop):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
+        self.is_whole = False
         cdef size_t token
         cdef count_t total = 0
+        cdef Interrupt interrupt
+        self.interrupt = &interrupt
         for token in range(self.strings.size()):
-            self.ids[self.strings[token]] = <token_id_t>token
+            put(self.ids, self.strings[token], <token_id_t>token)
             if not checked_add(total, self.frequency[token], &total):
                 raise CountOverflowError("the corpus has more than 2**63 - 1 symbols")
         with nogil:
             self._link()
+        self.is_whole = True
 
     cdef int _link(self) except -1 nogil:
         cdef position_t cell
@@ -637,11 +719,15 @@ cdef class AmbiguousMergeLoop(MergeLoop):
         cdef Pair* known
         cdef TokenPair tokens
         for cell in range(<position_t>self.cells.size()):
+            if cell % OFTEN == 0:
+                self.interrupt.poll()
             self.previous_cell.push_back(cell - 1)  # of the first cell, a boundary, none is ever asked for
             self.next_cell.push_back(cell + 1)
         self.is_rule.resize(self.pairs.size(), False)
         self.places.resize(self.pairs.size())
         for pair in range(<uint32_t>self.pairs.size()):
+            if pair % OFTEN == 0:
+                self.interrupt.poll()
             known = self.pairs.at(pair)
             tokens.left = self.cells[known.cells[0]]
             tokens.right = self.cells[known.cells[0] + 1]
@@ -661,9 +747,11 @@ cdef class AmbiguousMergeLoop(MergeLoop):
             self.rules.push_back(pair.pair)
         cdef string text
         self._spell(pair.left, pair.right, &text)
+        cdef token_id_t merged
         if self.ids.count(text) == 0:
-            self.ids[text] = MergeLoop._create(self, pair)
-        cdef token_id_t merged = self.ids[text]
+            merged = MergeLoop._create(self, pair)
+            put(self.ids, text, merged)
+        merged = self.ids[text]
         if self.is_scaffold[merged]:
             self._reinstate(merged, pair)
         return merged
@@ -673,12 +761,13 @@ cdef class AmbiguousMergeLoop(MergeLoop):
 
         Every pair's frequency is exact after each single replacement.
         """
-        cdef position_t start
         cdef size_t i
         self._find_places(left, right)
         self.raised.clear()
-        for start in self.merged_cells:
-            self._replace_at(start, merged)
+        for i in range(self.merged_cells.size()):
+            if i % OFTEN == 0:
+                self.interrupt.poll()
+            self._replace_at(self.merged_cells[i], merged)
         sort(self.raised.begin(), self.raised.end())
         self.raised.erase(unique(self.raised.begin(), self.raised.end()), self.raised.end())
         for i in range(self.raised.size()):
@@ -770,12 +859,18 @@ cdef class MergeReplay(AmbiguousMergeLoop):
         const token_id_t[::1] symbols,
         const long long[::1] offsets,
         const long long[::1] counts,
-        list tokens,
+        list tokens not None,
         const token_id_t[:, ::1] rules,
     ):
-        cdef uint32_t rank
-        for rank in range(<uint32_t>rules.shape[0]):  # before any pair is queued
-            self.rank_of[pair_key(rules[rank, 0], rules[rank, 1])] = rank
+        cdef Py_ssize_t rank, i
+        if rules.shape[1] != 3 or rules.shape[0] > MAX_POSITION:
+            raise ValueError(f"rules of shape {(rules.shape[0], rules.shape[1])}; they are rows of three tokens")
+        self._claim_setup()
+        for rank in range(rules.shape[0]):  # before any pair is queued
+            for i in range(3):
+                if not 0 <= rules[rank, i] < len(tokens):
+                    raise ValueError(f"rule {rank} names token {rules[rank, i]} of {len(tokens)}")
+            put(self.rank_of, pair_key(rules[rank, 0], rules[rank, 1]), <uint32_t>rank)
             self.makes.push_back(rules[rank, 2])
         self.found.resize(self.makes.size(), 0)
         super().__init__(symbols, offsets, counts, tokens, 0, 1, 0, False)

@@ -19,6 +19,7 @@ import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from hf_scaffold._arguments import LARGEST_ID, knows_its_arguments, shortened, string, strings, whole
+from hf_scaffold._child import in_child
 from hf_scaffold._cpus import n_cpus
 from hf_scaffold.byte_level import BYTE_TO_SYMBOL, bytes_to_symbols
 from hf_scaffold.corpus import import_extra
@@ -42,6 +43,7 @@ WORD_ENDS = ("\ue000", "\ue001")  # not in the byte-level alphabet
 _ALPHABET = sorted(BYTE_TO_SYMBOL.values())
 _CHUNK = 1 << 20  # characters of a text that a trainer of `tokenizers` is fed with
 _SAMPLE = 16_000_000  # bytes of text for SentencePiece's "unigram"; the trainer keeps all substrings of it
+_MOMENT = 1 << 20  # bytes of text that others' trainers are done with within a second
 _LONGEST_WORD = 1000  # bytes; the default of 100 makes longer ones unknown
 
 # How the names of tiktoken's files begin, and how their text is cut.
@@ -109,15 +111,26 @@ def train_baseline(
             raise ConfigurationError(
                 f"{kind} can't be trained on counts; give text=EvaluationText(…) as well"
             )
-        backend = _train_sentencepiece("unigram", counts, text, vocab_size, list(special_tokens))
+        lines = list(_sampled_lines(text))
+        size = sum(map(len, lines))
+        backend = _trained_apart(
+            size, _train_sentencepiece, "unigram", lines, vocab_size, list(special_tokens)
+        )
+    elif kind == "bpe":
+        backend = _train_bpe(counts, vocab_size, list(special_tokens))
     else:
-        backend = _TRAINERS[kind](counts, vocab_size, list(special_tokens))
+        backend = _trained_apart(counts.n_bytes, _TRAINERS[kind], counts, vocab_size, list(special_tokens))
     backend.add_special_tokens([AddedToken(token, normalized=False) for token in special_tokens])
     from transformers import PreTrainedTokenizerFast
 
     unk_token = UNKNOWN if backend.token_to_id(UNKNOWN) is not None else None
     settings: Any = {"tokenizer_object": backend, "unk_token": unk_token}
     return PreTrainedTokenizerFast(**settings)  # type: ignore[no-untyped-call]  # stock has no annotations there
+
+
+def _trained_apart(n_bytes: int, trainer: Callable[..., Tokenizer], *args: Any) -> Tokenizer:
+    """trainer(*args) on so many bytes; where these take more than a moment, Ctrl-C doesn't have to wait."""
+    return trainer(*args) if n_bytes < _MOMENT else in_child(trainer, *args)
 
 
 def require_vocab_size(kinds: Sequence[str], vocab_size: int, n_special_tokens: int) -> None:
@@ -229,26 +242,22 @@ def _on_bytes(backend: Tokenizer, counts: PreTokenCounts, decoder: decoders.Deco
 
 
 def _train_sentencepiece_bpe(counts: PreTokenCounts, vocab_size: int, special_tokens: list[str]) -> Tokenizer:
-    return _train_sentencepiece("bpe", counts, None, vocab_size, special_tokens)
+    return _train_sentencepiece("bpe", counts, vocab_size, special_tokens)
 
 
 def _train_sentencepiece(
-    model_type: str,
-    counts: PreTokenCounts,
-    text: EvaluationText | None,
-    vocab_size: int,
-    special_tokens: list[str],
+    model_type: str, text: PreTokenCounts | list[str], vocab_size: int, special_tokens: list[str]
 ) -> Tokenizer:
     sentencepiece = import_extra("sentencepiece", "baselines")
     with tempfile.TemporaryDirectory(prefix="hf-scaffold-") as folder:
         given: dict[str, Any]
-        if text is None:
+        if isinstance(text, PreTokenCounts):
             words = Path(folder, "words.tsv")
             with words.open("w", encoding="utf-8", newline="\n") as stream:
-                stream.writelines(_sentencepiece_words(counts))
+                stream.writelines(_sentencepiece_words(text))
             given = {"input": str(words), "input_format": "tsv"}
         else:
-            given = {"sentence_iterator": _sampled_lines(text), "max_sentence_length": 1 << 20}
+            given = {"sentence_iterator": iter(text), "max_sentence_length": 1 << 20}
         try:
             sentencepiece.SentencePieceTrainer.train(
                 **given,
