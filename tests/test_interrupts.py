@@ -121,7 +121,7 @@ def test_native_calls_stop_halfway(name):
 
 def test_a_loop_stopped_in_the_middle_of_a_merge_says_so():
     loop = one_huge_merge()
-    with stopped(0.001):
+    with stopped(0.02):
         loop.run(5)
     with pytest.raises(RuntimeError, match="left in the middle of its work; make another"):
         loop.run(5)
