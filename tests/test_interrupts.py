@@ -93,7 +93,7 @@ def one_huge_merge(n=6_000_000):
     symbols = np.concatenate(
         [np.tile(np.array([0, 1], np.int32), n), np.tile(np.array([2, 3], np.int32), n_other)]
     )
-    return MergeLoop(
+    return AmbiguousMergeLoop(
         symbols, np.arange(0, len(symbols) + 1, 2), counts, [b"a", b"b", b"c", b"d"], 0, 0, 0, True
     )
 
