@@ -4,7 +4,7 @@ import subprocess
 import sys
 import time
 
-PARTS = ("folders",)
+PARTS = ("folders", "texts", "threads")
 
 
 def main(seconds: str = "60", seed: str = "") -> int:

@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -116,6 +117,8 @@ def be_child(
             outcome = {"value": value, "seconds": seconds, "peak": end(before)}
             os.write(writing, json.dumps(outcome).encode() + b"\n")
         code = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(code)  # of the parent's exit handlers none is the child's
 
