@@ -8,12 +8,12 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +25,14 @@ from hf_scaffold._arguments import refuse_unknown, shortened
 from hf_scaffold._encoder import PretokenEncoder
 from hf_scaffold._files import read_unmixed, write_files
 from hf_scaffold._json import parse, shown, why_not_json
-from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE, bytes_to_symbols, symbols_to_bytes
+from hf_scaffold.agreement import measure, measure_training_text
+from hf_scaffold.byte_level import (
+    BYTE_TO_SYMBOL,
+    SYMBOL_TO_BYTE,
+    all_symbols_to_bytes,
+    bytes_to_symbols,
+    symbols_to_bytes,
+)
 from hf_scaffold.decoding import decoder_for
 from hf_scaffold.errors import ArtifactError, ConfigurationError
 from hf_scaffold.pretokenize import Pretokenizer, get_pretokenizer, pretokenizer_of
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
     from hf_scaffold.counts import PreTokenCounts
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = ["EncodedRows", "Pair", "ScaffoldBPE", "artifact_of", "derive_demolish_map", "rows_alike"]
+__all__ = ["AGREEMENTS", "Pair", "ScaffoldBPE", "artifact_of", "derive_demolish_map"]
 
 FORMAT_VERSION = 1
 VOCAB_FILE, MERGES_FILE, DEMOLISH_FILE = "vocab.json", "merges.txt", "demolish.json"
@@ -80,8 +87,8 @@ SETTINGS_ELSEWHERE = {
     "post_processor": "set the tokenizer's `backend_tokenizer.post_processor`",
 }
 
+AGREEMENTS = ("raw_agreement", "raw_agreement_merges_only", "raw_agreement_unseen")
 Pair = tuple[str, str]
-EncodedRows = tuple[NDArray[np.int32], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,6 +121,9 @@ class ScaffoldBPE:
         training: What it was trained on, for its model card: pretokens, distinct_pretokens, bytes, alphabet,
             pretokenizer, settings, and sources (see `with_sources`); None if unknown.
         log: What happened in training, if it was asked for; no matter for equality.
+        raw_agreement_merges_only: As raw_agreement, of an engine that doesn't know `ignore_merges`.
+        raw_agreement_unseen: As raw_agreement, for text like the corpus that was not trained on: an estimate
+            (docs/algorithm.md).
     Raises:
         ArtifactError: the parts contradict each other.
     Example:
@@ -141,6 +151,8 @@ class ScaffoldBPE:
     end_of_word_suffix: str | None = None
     training: dict[str, Any] | None = None
     log: TrainingLog | None = field(default=None, compare=False)
+    raw_agreement_merges_only: float | None = None
+    raw_agreement_unseen: float | None = None
 
     def __post_init__(self) -> None:
         _check_types(self)
@@ -282,30 +294,76 @@ class ScaffoldBPE:
     @cached_property
     def encoder(self) -> PretokenEncoder:
         """The exact encoder, over arrays of pre-tokens."""
-        demolished = {
-            self.vocab[token]: [self.vocab[part] for part in parts]
-            for token, parts in self.demolish_map.items()
-        }
-        return self._pretoken_encoder(self.merges, demolished, {}, self.vocab)
+        return self._pretoken_encoder(self.rules, self._demolished_ids, {}, self.vocab)
 
     @cached_property
     def expanded_encoder(self) -> PretokenEncoder:
         """The first step alone, over arrays of pre-tokens: the ids in `vocab`, scaffold tokens included."""
-        return self._pretoken_encoder(self.merges, {}, {}, self.vocab)
+        return self._pretoken_encoder(self.rules, {}, {}, self.vocab)
 
     @cached_property
     def raw_encoder(self) -> PretokenEncoder:
         """The encoder that a plain BPE engine makes of `raw_model`, over arrays of pre-tokens."""
-        wholes: dict[bytes, int] = {}
-        if self._takes_wholes and self.by_character:
-            wholes = {token.encode(): token_id for token_id, token in enumerate(self.tokens)}
-        elif self._takes_wholes:
-            wholes = {
-                symbols_to_bytes(token): token_id
-                for token_id, token in enumerate(self.tokens)
-                if token not in self.special_tokens or SYMBOL_TO_BYTE.keys() >= set(token)
-            }
-        return self._pretoken_encoder(self._raw_merges, {}, wholes, self.tokens)
+        return self._pretoken_encoder(self._raw_rules, {}, self._raw_wholes, self.tokens)
+
+    @cached_property
+    def raw_merging_encoder(self) -> PretokenEncoder:
+        """The same of an engine that doesn't know `ignore_merges`."""
+        return self._pretoken_encoder(self._raw_rules, {}, {}, self.tokens)
+
+    def encoders_without_last_rules(self, n_rules: int) -> tuple[PretokenEncoder, PretokenEncoder]:
+        """`encoder` and `raw_encoder` as they would be had no rule been learned after the first n_rules.
+
+        What a scaffold token is demolished to stays the same.
+        """
+        learned, later = self.rules[:n_rules], self.rules[n_rules:]
+        lost = np.setdiff1d(later[:, 2], learned[:, 2])
+        # Normal tokens are in the order of creation: those that are left come first.
+        n_tokens = self.vocab_size - np.count_nonzero(lost < self.vocab_size)
+        raw_rules = self._raw_rules[self._raw_rules[:, 2] < n_tokens]
+        wholes = {whole: token_id for whole, token_id in self._raw_wholes.items() if token_id < n_tokens}
+        return (
+            self._pretoken_encoder(learned, self._demolished_ids, {}, self.vocab),
+            self._pretoken_encoder(raw_rules, {}, wholes, self.tokens),
+        )
+
+    @cached_property
+    def rules(self) -> NDArray[np.int32]:
+        """The merges as rows of ids in `vocab`: left, right and merged token."""
+        return self._as_ids(self.merges, self.merged_tokens)
+
+    @cached_property
+    def _raw_rules(self) -> NDArray[np.int32]:
+        return self._as_ids(self._raw_merges, self.affixes.join_all(self._raw_merges))
+
+    def _as_ids(self, merges: Sequence[Pair], made: Sequence[str]) -> NDArray[np.int32]:
+        """Rules as rows of left, right and merged token."""
+        rows = np.empty((len(merges), 3), np.int32)
+        for column, tokens in enumerate(((left for left, _ in merges), (right for _, right in merges), made)):
+            rows[:, column] = [*map(self.vocab.__getitem__, tokens)]
+        return rows
+
+    @cached_property
+    def _demolished_ids(self) -> dict[int, list[int]]:
+        return {
+            self.vocab[token]: [self.vocab[part] for part in parts]
+            for token, parts in self.demolish_map.items()
+        }
+
+    @cached_property
+    def _raw_wholes(self) -> dict[bytes, int]:
+        """The pre-tokens that a plain BPE engine takes whole."""
+        if not self._takes_wholes:
+            return {}
+        if self.by_character:
+            return {token.encode(): token_id for token_id, token in enumerate(self.tokens)}
+        first = len(self.special_tokens)  # what follows them is in the byte-level alphabet
+        others = all_symbols_to_bytes(self.tokens[first:])
+        spelled = [token for token in self.special_tokens if SYMBOL_TO_BYTE.keys() >= set(token)]
+        return {
+            **{symbols_to_bytes(token): self.vocab[token] for token in spelled},
+            **{whole: token_id for token_id, whole in enumerate(others, first)},
+        }
 
     @property
     def _takes_wholes(self) -> bool:
@@ -317,18 +375,12 @@ class ScaffoldBPE:
 
     def _pretoken_encoder(
         self,
-        merges: Sequence[Pair],
+        rows: NDArray[np.int32],
         replacements: dict[int, list[int]],
         wholes: dict[bytes, int],
         tokens: Iterable[str],
     ) -> PretokenEncoder:
         vocab = self.vocab
-        made = self.affixes.join_all(merges)
-        rules = [
-            (vocab[left], vocab[right], vocab[token])
-            for (left, right), token in zip(merges, made, strict=True)
-        ]
-        rows = np.array(rules, np.int32).reshape(-1, 3)
         if not self.by_character:
             byte_ids = [vocab.get(symbol, -1) for _, symbol in sorted(BYTE_TO_SYMBOL.items())]
             return PretokenEncoder(np.array(byte_ids, np.int32), rows, replacements, wholes)
@@ -343,10 +395,10 @@ class ScaffoldBPE:
 
     @cached_property
     def _raw_merges(self) -> list[Pair]:
-        rules = dict(zip(self.merged_tokens[::-1], self.merges[::-1], strict=True))
+        rules = dict(zip(self.merged_tokens[::-1], self.merges[::-1], strict=True)) | self.raw_splits
         normal = set(self.tokens)
-        chosen = [self.raw_splits.get(token) or rules.get(token) for token in self.tokens]
-        return [rule for rule in chosen if rule and normal.issuperset(rule)]
+        chosen = (rules[token] for token in self.tokens if token in rules)
+        return [(left, right) for left, right in chosen if left in normal and right in normal]
 
     def raw_model(self) -> BPE:
         """The plain BPE over normal tokens alone, for programs that know nothing of demolishing.
@@ -367,21 +419,34 @@ class ScaffoldBPE:
             **settings,
         )
 
-    def agreement(self, counts: PreTokenCounts) -> float:
-        """Share of pre-tokens, weighted by counts, that `raw_model` encodes as `encode` does."""
-        with ThreadPoolExecutor(2) as pool:
-            exact, raw = pool.map(
-                lambda encoder: encoder.encode(counts.data, counts.offsets), (self.encoder, self.raw_encoder)
-            )
-        agrees = rows_alike(exact, raw)
-        agreeing: int = sum(counts.counts[agrees].tolist())
-        return agreeing / counts.total
+    def agreement(self, counts: PreTokenCounts, *, ignore_merges: bool = True) -> float:
+        """Share of pre-tokens, weighted by counts, that `raw_model` encodes as `encode` does.
 
-    def with_raw_agreement(self, counts: PreTokenCounts) -> ScaffoldBPE:
-        """This artifact with its agreement on these counts as `raw_agreement`."""
+        Args:
+            counts: Of any text.
+            ignore_merges: False: by an engine that merges every pre-token, also one that is a token.
+        """
+        measured = measure(self, counts)
+        return measured.measured if ignore_merges else measured.merges_only
+
+    def with_raw_agreement(self, counts: PreTokenCounts, frequencies: Mapping[str, int]) -> ScaffoldBPE:
+        """This artifact with its agreement on these counts, as `raw_agreement` and what follows it.
+
+        Args:
+            counts: What it was trained on.
+            frequencies: How often each token occurs there once all merges are done.
+        """
         measured = copy.copy(self)
-        object.__setattr__(measured, "raw_agreement", self.agreement(counts))
+        found = measure_training_text(self, counts, frequencies)
+        for name, share in zip(AGREEMENTS, found, strict=True):
+            object.__setattr__(measured, name, share)
         return measured
+
+    @property
+    def raw_agreements(self) -> dict[str, float]:
+        """raw_agreement and what follows it by name, but those that were never measured."""
+        shares = {name: getattr(self, name) for name in AGREEMENTS}
+        return {name: share for name, share in shares.items() if share is not None}
 
     def with_sources(self, names: Iterable[str | os.PathLike[str]]) -> ScaffoldBPE:
         """This artifact with the names of its training text's files in `training`, without their folders.
@@ -433,7 +498,8 @@ class ScaffoldBPE:
             "version": 1,
             "merges": [list(pair) for pair in self.merges],
             "demolish": {token: list(parts) for token, parts in self.demolish_map.items()},
-            "raw_agreement": self.raw_agreement,
+            "raw_agreement": None,
+            **self.raw_agreements,
             "training": self.training,
         }
         return ScaffoldTokenizerFast(tokenizer_object=backend, scaffold=scaffold, **kwargs)
@@ -453,7 +519,8 @@ class ScaffoldBPE:
             "version": FORMAT_VERSION,
             "special_tokens": self.special_tokens,
             "pretokenizer": json.loads(self.pretokenizer.to_json()),
-            "raw_agreement": self.raw_agreement,
+            "raw_agreement": None,
+            **self.raw_agreements,
             "stop_reason": self.stop_reason,
             "training": self.training,
             "demolish": self.demolish_map,
@@ -509,6 +576,8 @@ class ScaffoldBPE:
                 pretokenizer=Pretokenizer.from_json(json.dumps(demolish["pretokenizer"])),
                 raw_splits=_pairs(demolish, "raw_splits"),
                 raw_agreement=demolish["raw_agreement"],
+                raw_agreement_merges_only=demolish.get("raw_agreement_merges_only"),  # not measured by 0.1.0
+                raw_agreement_unseen=demolish.get("raw_agreement_unseen"),
                 stop_reason=demolish["stop_reason"],
                 **{name: demolish[name] for name in CHARACTER_SETTINGS if name in demolish},
                 training=demolish.get("training"),  # files of older releases have none
@@ -518,17 +587,6 @@ class ScaffoldBPE:
             raise ArtifactError(f"{path}: the entry {error} is missing") from None
         except (ArtifactError, ConfigurationError) as error:
             raise ArtifactError(f"{folder}: {error}") from None
-
-
-def rows_alike(first: EncodedRows, second: EncodedRows) -> NDArray[np.bool_]:
-    """Which pre-tokens have the same ids in both of two encodings, as `PretokenEncoder` gives them."""
-    (ids, ends), (other_ids, other_ends) = first, second
-    lengths, other_lengths = np.diff(ends), np.diff(other_ends)
-    alike: NDArray[np.bool_] = lengths == other_lengths
-    differs = ids[np.repeat(alike, lengths)] != other_ids[np.repeat(alike, other_lengths)]
-    row_of = np.repeat(np.flatnonzero(alike), lengths[alike])
-    alike[row_of[differs]] = False
-    return alike
 
 
 def artifact_of(tokenizer: ScaffoldTokenizerFast) -> ScaffoldBPE:
@@ -566,6 +624,8 @@ def artifact_of(tokenizer: ScaffoldTokenizerFast) -> ScaffoldBPE:
             if first_rules.get(token) != pair
         },
         raw_agreement=scaffold["raw_agreement"],
+        raw_agreement_merges_only=scaffold.get("raw_agreement_merges_only"),
+        raw_agreement_unseen=scaffold.get("raw_agreement_unseen"),
         training=scaffold.get("training"),
         **settings,
     )
@@ -683,7 +743,7 @@ def _check_types(bpe: ScaffoldBPE) -> None:
         and all(isinstance(token, str) for token in bpe.special_tokens),
         "pretokenizer": isinstance(bpe.pretokenizer, Pretokenizer),
         "raw_splits": _maps_to_tokens(bpe.raw_splits) and all(map(_is_pair, bpe.raw_splits.values())),
-        "raw_agreement": bpe.raw_agreement is None or type(bpe.raw_agreement) in (int, float),
+        **{name: type(getattr(bpe, name)) in (int, float, NoneType) for name in AGREEMENTS},
         "stop_reason": isinstance(bpe.stop_reason, str | None),
         "unk_token": isinstance(bpe.unk_token, str | None),
         "fuse_unk": isinstance(bpe.fuse_unk, bool),
@@ -820,8 +880,9 @@ def _check_raw_splits(bpe: ScaffoldBPE) -> None:
                 raise ArtifactError(
                     f"raw_splits: {shown(part)}, in the split of {shown(token)}, is not a normal token"
                 )
-    if bpe.raw_agreement is not None and not 0 <= bpe.raw_agreement <= 1:
-        raise ArtifactError(f"raw_agreement: {bpe.raw_agreement} is not a share between 0 and 1")
+    for name, share in bpe.raw_agreements.items():
+        if not 0 <= share <= 1:
+            raise ArtifactError(f"{name}: {share} is not a share between 0 and 1")
 
 
 def _check_training(bpe: ScaffoldBPE) -> None:

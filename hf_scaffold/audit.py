@@ -217,7 +217,7 @@ def bpe_from_tokenizer(
         "unused": sorted(unused, key=vocab.__getitem__),
     }
     public = model.public(vocab, frequencies)
-    scaffold["raw_agreement"] = _agreement(scaffold, public, counts)
+    scaffold |= _agreements(scaffold, public, counts)
     return Conversion(_like(fast, public, scaffold, remap), remap, found)
 
 
@@ -432,21 +432,26 @@ def _head_frequency(
 # ---- the Scaffold version
 
 
-def _agreement(scaffold: dict[str, Any], public: BPE, counts: PreTokenCounts) -> float:
-    """Share of pre-tokens, weighted by counts, that the public model encodes as the expanded one does."""
+def _agreements(scaffold: dict[str, Any], public: BPE, counts: PreTokenCounts) -> dict[str, float]:
+    """Shares of pre-tokens, weighted by counts, that the public model encodes as the expanded one does.
+
+    There is no estimate for text not trained on: the merges weren't learned from these counts, so what is
+    measured on them is no better than elsewhere.
+    """
     from hf_scaffold.tokenization_scaffold import ExpandedModel
 
     expanded = ExpandedModel(scaffold, Tokenizer(public), None)
     by_character = counts.pretokenizer.alphabet == "chars"
     texts = [pretoken.decode() if by_character else bytes_to_symbols(pretoken) for pretoken in counts]
-    exact, raw = (Tokenizer(model).encode_batch_fast(texts) for model in (expanded.model, public))
-    agreeing = sum(
-        n
-        for n, x, y in zip(counts.counts.tolist(), exact, raw, strict=True)
-        if expanded.demolish_ids(x.ids) == y.ids
-    )
-    share: float = agreeing / counts.total
-    return share
+    exact = [expanded.demolish_ids(x.ids) for x in Tokenizer(expanded.model).encode_batch_fast(texts)]
+    shares = {}
+    # In this order, so that the model stays as it was.
+    for name, takes_wholes in (("raw_agreement_merges_only", False), ("raw_agreement", public.ignore_merges)):
+        public.ignore_merges = takes_wholes
+        raw = Tokenizer(public).encode_batch_fast(texts)
+        rows = zip(counts.counts.tolist(), exact, raw, strict=True)
+        shares[name] = sum(n for n, ids, y in rows if ids == y.ids) / counts.total
+    return shares
 
 
 def _like(

@@ -1,6 +1,9 @@
 """GPT-2's byte-level alphabet: one visible character for each byte."""
 
-__all__ = ["BYTE_TO_SYMBOL", "SYMBOL_TO_BYTE", "bytes_to_symbols", "symbols_to_bytes"]
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+__all__ = ["BYTE_TO_SYMBOL", "SYMBOL_TO_BYTE", "all_symbols_to_bytes", "bytes_to_symbols", "symbols_to_bytes"]
 
 
 def _symbols() -> dict[int, str]:
@@ -34,3 +37,16 @@ def symbols_to_bytes(symbols: str) -> bytes:
         ' né'
     """
     return bytes(map(SYMBOL_TO_BYTE.__getitem__, symbols))
+
+
+def all_symbols_to_bytes(strings: Sequence[str]) -> list[bytes]:
+    """The bytes that each of many strings of the byte-level alphabet stands for.
+
+    Raises:
+        KeyError: a character outside the byte-level alphabet.
+    Example:
+        >>> all_symbols_to_bytes(["Ġn", "Ã©"])
+        [b' n', b'\\xc3\\xa9']
+    """
+    data = symbols_to_bytes("".join(strings))
+    return [data[begin:end] for begin, end in pairwise(accumulate(map(len, strings), initial=0))]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from hf_scaffold._cpus import n_cpus
+from hf_scaffold.agreement import Agreement, measure
 from hf_scaffold.artifact import ScaffoldBPE, artifact_of
 from hf_scaffold.byte_level import bytes_to_symbols
 from hf_scaffold.corpus import batches
@@ -71,7 +72,7 @@ class CountsEncoder(ABC):
     def encode_pretokens(self, counts: PreTokenCounts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Ids of all pre-tokens one after another, and where those of each begin and end."""
 
-    def raw_agreement(self, counts: PreTokenCounts) -> float | None:
+    def agreement(self, counts: PreTokenCounts) -> Agreement | None:
         return None
 
 
@@ -87,8 +88,8 @@ class ArtifactEncoder(CountsEncoder):
     def encode_pretokens(self, counts: PreTokenCounts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         return self.bpe.encoder.encode(counts.data, counts.offsets)
 
-    def raw_agreement(self, counts: PreTokenCounts) -> float:
-        return self.bpe.agreement(counts)
+    def agreement(self, counts: PreTokenCounts) -> Agreement:
+        return measure(self.bpe, counts)
 
 
 class BackendEncoder(Encoder, CountsEncoder):

@@ -58,6 +58,7 @@ class Evaluation:
         n_pretokens: Pre-tokens of the text; None for a tokenizer that encoded the text itself.
         raw_agreement: Share of pre-tokens, weighted by counts, that the plain BPE in tokenizer.json encodes
             as Scaffold-BPE does (see `ScaffoldBPE.raw_model`); None for any other tokenizer.
+        raw_agreement_merges_only: The same of an engine that doesn't know `ignore_merges`.
     Example:
         >>> evaluation = Evaluation("toy", ("a", "b", "ab", "c"), np.array([2, 1, 1, 0]), n_bytes=5)
         >>> evaluation.n_tokens, evaluation.bytes_per_token, evaluation.entropy, evaluation.redundancy
@@ -71,6 +72,7 @@ class Evaluation:
     n_words: int | None = None
     n_pretokens: int | None = None
     raw_agreement: float | None = None
+    raw_agreement_merges_only: float | None = None
 
     def __post_init__(self) -> None:
         if len(self.tokens) != len(self.token_frequencies):
@@ -240,6 +242,7 @@ class Evaluation:
             "frequency_percentiles": {str(q): self.frequency_percentile(q) for q in PERCENTILES},
             "share_under": {str(n): self.share_under(n) for n in RARE},
             "raw_agreement": self.raw_agreement,
+            "raw_agreement_merges_only": self.raw_agreement_merges_only,
         }
         if frequencies:
             facts["token_frequencies"] = dict(zip(self.tokens, self.token_frequencies.tolist(), strict=True))
@@ -408,11 +411,13 @@ def _evaluate_counts(encoder: CountsEncoder, counts: PreTokenCounts, name: str, 
     if counts.n_bytes > _MAX_FREQUENCY:
         raise CountOverflowError(f"the counted text has {counts.n_bytes} bytes, beyond 2**63 - 1")
     ids, ends = encoder.encode_pretokens(counts)
+    agreement = encoder.agreement(counts)
     return Evaluation(
         name,
         encoder.tokens,
         weighted(ids, ends, counts, len(encoder.tokens)),
         n_pretokens=counts.total,
-        raw_agreement=encoder.raw_agreement(counts),
+        raw_agreement=agreement and agreement.measured,
+        raw_agreement_merges_only=agreement and agreement.merges_only,
         **sizes,
     )

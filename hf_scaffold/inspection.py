@@ -39,6 +39,8 @@ class Inspection:
     longest_token: str
     pretokenizer: str
     raw_agreement: float | None
+    raw_agreement_merges_only: float | None
+    raw_agreement_unseen: float | None
     stop_reason: str | None
     sample: tuple[ScaffoldUse, ...]
 
@@ -81,6 +83,8 @@ def inspect_artifact(bpe: ScaffoldBPE, sample_size: int = 10) -> Inspection:
         longest_token=max(bpe.tokens[len(bpe.special_tokens) :], key=len, default=""),
         pretokenizer=bpe.pretokenizer.preset or bpe.pretokenizer.to_json(),
         raw_agreement=bpe.raw_agreement,
+        raw_agreement_merges_only=bpe.raw_agreement_merges_only,
+        raw_agreement_unseen=bpe.raw_agreement_unseen,
         stop_reason=bpe.stop_reason,
         sample=scaffold_uses(bpe, _sample(bpe.scaffold_tokens, sample_size)),
     )

@@ -18,6 +18,7 @@ from huggingface_hub import ModelCard, ModelCardData, hf_hub_download
 from huggingface_hub.errors import RemoteEntryNotFoundError, RevisionNotFoundError
 
 from hf_scaffold._files import write_files
+from hf_scaffold._percent import percent_down
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
@@ -121,12 +122,11 @@ def make_card(tokenizer: ScaffoldTokenizerFast, repo_id: str) -> str:
     training = scaffold.get("training") or {}
     size = tokenizer.backend_tokenizer.get_vocab_size(with_added_tokens=False)
     n_scaffolds = len(scaffold["demolish"])
-    agreement = scaffold["raw_agreement"]
     metadata = ModelCardData(library_name="transformers", tags=TAGS if n_scaffolds else TAGS[:-1])
     sections = [
         _introduction(repo_id, size, n_scaffolds),
-        _loading(repo_id, agreement),
-        _sizes(tokenizer, size, n_scaffolds, agreement),
+        _loading(repo_id, scaffold["raw_agreement"]),
+        _sizes(tokenizer, size, n_scaffolds, scaffold),
         _training(training),
     ]
     body = "\n\n".join([BEGIN, *sections, END])
@@ -149,7 +149,7 @@ parts."""
 
 
 def _loading(repo_id: str, agreement: float | None) -> str:
-    share = "nearly all" if agreement is None else _percent(agreement)
+    share = "nearly all" if agreement is None else percent_down(agreement)
     return f"""## How to load it
 
 With hf_scaffold installed (`pip install hf_scaffold`):
@@ -172,11 +172,12 @@ tokenizer = AutoTokenizer.from_pretrained("{repo_id}", trust_remote_code=True)
 
 A program that reads `tokenizer.json` alone knows nothing of demolishing. It finds a plain BPE over the same
 ids there: every id it gives exists, and what it decodes is right. But of the training text's pre-tokens it
-splits {share} as the exact tokenizer does (the *raw agreement*), the others differently. A model should get
-its text through the tokenizer that it was trained with."""
+splits {share} as the exact tokenizer does (the *raw agreement*), the others differently. Of other text it
+splits fewer alike, and far fewer if it doesn't know the setting `ignore_merges`. A model should get its text
+through the tokenizer that it was trained with."""
 
 
-def _sizes(tokenizer: ScaffoldTokenizerFast, size: int, n_scaffolds: int, agreement: float | None) -> str:
+def _sizes(tokenizer: ScaffoldTokenizerFast, size: int, n_scaffolds: int, scaffold: Mapping[str, Any]) -> str:
     special = [
         token for token in tokenizer.added_tokens_decoder.items() if token[0] < size and token[1].special
     ]
@@ -186,11 +187,18 @@ def _sizes(tokenizer: ScaffoldTokenizerFast, size: int, n_scaffolds: int, agreem
         ("special tokens among them", f"{len(special):,}"),
         ("scaffold tokens, on top and without id", f"{n_scaffolds:,}"),
         ("their share of all tokens made", f"{100 * n_scaffolds / n_made:.1f} % of {n_made:,}"),
-        ("raw agreement", "not measured" if agreement is None else f"{_percent(agreement)} of pre-tokens"),
+        ("raw agreement", _agreement(scaffold, "raw_agreement")),
+        ("raw agreement without `ignore_merges`", _agreement(scaffold, "raw_agreement_merges_only")),
+        ("raw agreement on text not trained on, estimated", _agreement(scaffold, "raw_agreement_unseen")),
     ]
     if added := len(tokenizer) - size:
         rows.append(("tokens added after training", f"{added:,}"))
     return _table("Sizes", rows)
+
+
+def _agreement(scaffold: Mapping[str, Any], name: str) -> str:
+    share = scaffold.get(name)
+    return "not measured" if share is None else f"{percent_down(share)} of pre-tokens"
 
 
 def _training(training: Mapping[str, Any]) -> str:
@@ -234,13 +242,3 @@ def _code(value: Any) -> str:
 def _table(title: str, rows: Sequence[tuple[str, str]]) -> str:
     lines = [f"| {name} | {value} |" for name, value in rows]
     return "\n".join([f"## {title}", "", "| | |", "|---|---|", *lines])
-
-
-def _percent(share: float) -> str:
-    """A share, never rounded up to all.
-
-    Example:
-        >>> _percent(0.99956), _percent(0.99999), _percent(1.0)
-        ('99.95 %', '99.99 %', '100 %')
-    """
-    return "100 %" if share == 1 else f"{int(share * 10_000) / 100:.2f} %"

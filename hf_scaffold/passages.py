@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hf_scaffold.artifact import ScaffoldBPE, rows_alike
+from hf_scaffold.agreement import rows_alike
+from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.counts import PreTokenCounts
 
 __all__ = ["Passage", "Piece", "choose_passage", "differing_share", "split_passage"]

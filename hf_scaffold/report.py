@@ -100,6 +100,8 @@ class Report:
         settings: vocab_size, special_tokens and pretokenizer, as both BPEs were trained with.
         texts: The training text, then the held-out text if there is one.
         table: All tokenizers by metric.
+        raw_agreements: How far a plain BPE engine encodes as Scaffold-BPE does, by name as in `ScaffoldBPE`;
+            what was measured on each text is in `table`.
         expanded_vocab_size: Normal and scaffold tokens.
         stop_reason: Why training ended before vocab_size; None if it didn't.
         changes: Text to what left the vocabulary and what came in, with frequencies in that text.
@@ -111,6 +113,7 @@ class Report:
     settings: dict[str, Any]
     texts: tuple[ReportText, ...]
     table: TokenizerComparison
+    raw_agreements: dict[str, float]
     expanded_vocab_size: int
     stop_reason: str | None
     changes: dict[str, VocabularyChange]
@@ -139,6 +142,7 @@ class Report:
             "settings": self.settings,
             "texts": [asdict(text) for text in self.texts],
             "tokenizers": list(self.tokenizers),
+            **self.raw_agreements,
             "expanded_vocab_size": self.expanded_vocab_size,
             "n_scaffolds": len(self.scaffolds),
             "scaffold_share": self.scaffold_share,
@@ -300,6 +304,7 @@ def make_report(
             for name, text in texts.items()
         ),
         table=table,
+        raw_agreements=scaffold.raw_agreements,
         expanded_vocab_size=len(scaffold.vocab),
         stop_reason=scaffold.stop_reason,
         changes={

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from hf_scaffold._percent import percent_down
 from hf_scaffold.byte_level import symbols_to_bytes
 from hf_scaffold.inspection import readable
 from hf_scaffold.passages import Passage
@@ -82,6 +83,20 @@ def headline(report: Report) -> Iterator[tuple[str, str]]:
         f"bytes per token on {where}, against plain BPE of the same size",
     )
     yield percent(measured.differing), f"of the pre-tokens of {where} are encoded differently"
+    yield _agreement(report)
+
+
+def _agreement(report: Report) -> tuple[str, str]:
+    """What a program gets right that reads tokenizer.json with a plain BPE engine."""
+    measured, merges_only, unseen = map(percent_down, report.raw_agreements.values())
+    other = report.table.evaluations.get(HELD_OUT, {}).get(report.tokenizers[0])
+    found = f"; {percent_down(other.raw_agreement or 0)} of the held-out text, measured" if other else ""
+    return (
+        unseen,
+        "raw agreement: what a plain BPE engine that reads tokenizer.json encodes alike, of text like the "
+        f"training text, by estimate{found}; {measured} of the training text, {merges_only} where "
+        "ignore_merges isn't known",
+    )
 
 
 def size_of(text: ReportText) -> str:

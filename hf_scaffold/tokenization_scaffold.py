@@ -114,8 +114,9 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     Args:
         tokenizer_object: Plain BPE over the public vocabulary; or tokenizer_file, the path of its JSON.
         scaffold: `{"version": 1, "merges": [[left, right], …], "demolish": {scaffold token: [tokens]},
-            "raw_agreement": share or None, "training": {…} or None}`, merges in rank order, the last two
-            optional; or scaffold_file, the path of its JSON.
+            "raw_agreement": share or None, "raw_agreement_merges_only": likewise, "raw_agreement_unseen":
+            likewise, "training": {…} or None}`, merges in rank order, all from raw_agreement on optional; or
+            scaffold_file, the path of its JSON.
         kwargs: As for `PreTrainedTokenizerFast`: eos_token, pad_token, model_max_length, …
     Raises:
         ValueError: there is no scaffold, it does not fit the vocabulary, or a file is malformed; the message
@@ -166,7 +167,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
 
     @property
     def scaffold(self) -> dict[str, Any]:
-        """The content of scaffold.json: version, merges, demolish, raw_agreement, training. A copy."""
+        """The content of scaffold.json: version, merges, demolish, raw_agreement, …, training. A copy."""
         content: dict[str, Any] = json.loads(self._scaffold_json)
         return content
 
@@ -1385,9 +1386,10 @@ def form_violations(scaffold: Any) -> Iterator[str]:
         yield "demolish must map scaffold tokens to lists of tokens"
     if not is_token_list(scaffold.get("unused") or []):
         yield "unused must be a list of tokens"
-    agreement = scaffold.get("raw_agreement")
-    if agreement is not None and not (type(agreement) in (int, float) and 0 <= agreement <= 1):
-        yield f"raw_agreement is {shown(agreement)}, not a share from 0 to 1"
+    for name in ("raw_agreement", "raw_agreement_merges_only", "raw_agreement_unseen"):
+        share = scaffold.get(name)
+        if share is not None and not (type(share) in (int, float) and 0 <= share <= 1):
+            yield f"{name} is {shown(share)}, not a share from 0 to 1"
     training = scaffold.get("training")
     if training is not None and not isinstance(training, Mapping):
         yield f"training must be a JSON object, not {type(training).__name__}"

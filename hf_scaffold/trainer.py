@@ -223,6 +223,7 @@ def _train(counts: PreTokenCounts, sizes: list[int], options: _Options) -> list[
         outcome = loop.run(size, progress and (lambda done: progress(done, max(sizes))))
         artifacts[size] = _artifact(
             loop,
+            counts,
             affixes,
             special_tokens=specials,
             pretokenizer=counts.pretokenizer,
@@ -230,7 +231,7 @@ def _train(counts: PreTokenCounts, sizes: list[int], options: _Options) -> list[
             stop_reason=_stop_reason(outcome, loop, size, options.min_frequency),
             training=_training(counts, {"vocab_size": size, **settings}),
             log=_training_log(loop) if options.log else None,
-        ).with_raw_agreement(counts)
+        )
     return [artifacts[size] for size in sizes]
 
 
@@ -694,20 +695,21 @@ def _stop_reason(outcome: str, loop: MergeLoop, vocab_size: int, min_frequency: 
     return reason
 
 
-def _artifact(loop: MergeLoop, affixes: Affixes, **parts: Any) -> ScaffoldBPE:
+def _artifact(loop: MergeLoop, counts: PreTokenCounts, affixes: Affixes, **parts: Any) -> ScaffoldBPE:
     tokens = [token.decode() for token in loop.tokens]
     is_scaffold = loop.scaffolds
     frequency = dict(zip(tokens, loop.frequencies, strict=True))
     merges = [(tokens[left], tokens[right]) for left, right in loop.merges]
     normal = [token for token, hidden in zip(tokens, is_scaffold, strict=True) if not hidden]
     scaffolds = [token for token, hidden in zip(tokens, is_scaffold, strict=True) if hidden]
-    return ScaffoldBPE(
+    bpe = ScaffoldBPE(
         merges=merges,
         vocab={token: token_id for token_id, token in enumerate([*normal, *scaffolds])},
         demolish_map=derive_demolish_map(merges, scaffolds, affixes),
         raw_splits=raw_splits(merges, normal, frequency, affixes),
         **parts,
     )
+    return bpe.with_raw_agreement(counts, frequency)
 
 
 def _training(counts: PreTokenCounts, settings: dict[str, Any]) -> dict[str, Any]:

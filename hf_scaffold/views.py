@@ -1,10 +1,11 @@
 """What each command shows of its result, on stdout."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hf_scaffold import demo, terminal
+from hf_scaffold._percent import percent_down
 from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.audit import Audit
 from hf_scaffold.counts import PreTokenCounts
@@ -48,7 +49,7 @@ def show_training(bpe: ScaffoldBPE, counts: PreTokenCounts, folder: Path, second
             ("tokens", f"{bpe.vocab_size:,}"),
             ("scaffold tokens", _scaffolds(len(bpe.scaffold_tokens), len(bpe.vocab))),
             ("bytes per token", f"{bytes_per_token(bpe, counts):.4f} on the training text"),
-            ("raw agreement", _agreement(bpe.raw_agreement)),
+            *_agreements(bpe),
             ("time", f"{seconds:.1f} s"),
         ]
     )
@@ -77,7 +78,7 @@ def show_inspection(found: Inspection) -> None:
             ("merges", f"{found.merges:,}"),
             ("scaffold tokens", _scaffolds(found.scaffold_tokens, found.expanded_vocab_size)),
             ("longest token", readable(found.longest_token)),
-            ("raw agreement", _agreement(found.raw_agreement)),
+            *_agreements(found),
             ("pre-tokenizer", found.pretokenizer),
             *([("stopped early", found.stop_reason)] if found.stop_reason else []),
         ]
@@ -226,8 +227,15 @@ def _scaffolds(n_scaffolds: int, n_all: int) -> str:
     return f"{n_scaffolds:,}, {n_scaffolds / n_all:.1%} of {n_all:,} in all"
 
 
-def _agreement(share: float | None) -> str:
-    return "not measured" if share is None else f"{share:.2%} of pre-tokens"
+def _agreements(found: ScaffoldBPE | Inspection) -> Iterator[tuple[str, str]]:
+    """How far a plain BPE engine that reads tokenizer.json gives the same ids."""
+    yield "raw agreement", _share(found.raw_agreement, "of pre-tokens")
+    yield "… merges only", _share(found.raw_agreement_merges_only, "without ignore_merges")
+    yield "… other text", _share(found.raw_agreement_unseen, "if like the training text: an estimate")
+
+
+def _share(share: float | None, of_what: str) -> str:
+    return "not measured" if share is None else f"{percent_down(share).replace(' ', '')} {of_what}"
 
 
 def _tokens(tokens: Iterable[str], limit: int | None = None) -> str:

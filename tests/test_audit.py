@@ -208,6 +208,14 @@ def test_raw_agreement_is_measured(conversion, english_text):
     agreeing = sum(n for n, x, y in zip(counts.values(), exact, nearly, strict=True) if x == y)
     assert conversion.tokenizer.scaffold["raw_agreement"] == agreeing / counts.total
     assert 0.9 < agreeing / counts.total < 1
+    state = json.loads(raw.backend_tokenizer.to_str())
+    assert state["model"]["ignore_merges"]
+    state["model"]["ignore_merges"] = False
+    merging = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(state)))
+    rows = zip(counts.values(), exact, merging(pretokens)["input_ids"], strict=True)
+    agreeing = sum(n for n, x, y in rows if x == y)
+    assert conversion.tokenizer.scaffold["raw_agreement_merges_only"] == agreeing / counts.total
+    assert 0.3 < agreeing / counts.total < 0.99
 
 
 def test_exactly_as_the_slow_reference_encodes(conversion, english_text):

@@ -18,6 +18,7 @@ from transformers import AutoTokenizer
 
 import hf_scaffold as hs
 from hf_scaffold import cli, demo, inspection, terminal, workflow
+from hf_scaffold._percent import percent_down
 from hf_scaffold.pretokenize import PRESETS
 
 TEXT = demo.TEXT.read_text(encoding="utf-8")[:30_000] + (
@@ -181,7 +182,10 @@ def test_train_shows_the_facts(corpus, tmp_path, succeed):
     assert facts["scaffold tokens"].startswith(f"{len(bpe.scaffold_tokens)}, ")
     assert facts["scaffold tokens"].endswith(f" of {len(bpe.vocab)} in all")
     assert facts["bytes per token"] == f"{len(TEXT.encode()) / n_tokens:.4f} on the training text"
-    assert facts["raw agreement"] == f"{bpe.agreement(counts):.2%} of pre-tokens"
+    shares = [percent_down(share).replace(" ", "") for share in bpe.raw_agreements.values()]
+    assert facts["raw agreement"] == f"{shares[0]} of pre-tokens"
+    assert facts["… merges only"] == f"{shares[1]} without ignore_merges"
+    assert facts["… other text"] == f"{shares[2]} if like the training text: an estimate"
 
 
 def test_training_on_tables_equals_training_on_their_text(shared, tmp_path, succeed):
@@ -407,7 +411,11 @@ def test_inspect_json_is_true_of_the_artifact(shared, succeed):
     assert found["merges"] == len(bpe.merges)
     assert found["special_tokens"] == ["<|endoftext|>"]
     assert found["alphabet_size"] == 256
-    assert found["raw_agreement"] == bpe.raw_agreement
+    assert {name: found[name] for name in bpe.raw_agreements} == bpe.raw_agreements
+    assert len(bpe.raw_agreements) == 3
+    screen = succeed("inspect", shared / "tokenizer")
+    for share in bpe.raw_agreements.values():
+        assert percent_down(share).replace(" ", "") in screen
     assert found["pretokenizer"] == "gpt2-digits"
     assert [use["token"] for use in found["sample"]] == bpe.scaffold_tokens
     for use in found["sample"]:

@@ -82,6 +82,9 @@ def test_raw_agreement(counts, plain, scaffold):
     # Without ug, the plain BPE over V has no rule that makes hug inside hugs: 5 of 36 pre-tokens differ.
     assert hs.evaluate(scaffold, counts).raw_agreement == 31 / 36
     assert hs.evaluate(plain, counts).raw_agreement == 1
+    # Nor any that makes hug, pug and pun where no pre-token is taken whole: of tokens only bun is alike.
+    assert hs.evaluate(scaffold, counts).raw_agreement_merges_only == 4 / 36
+    assert hs.evaluate(plain, counts).raw_agreement_merges_only == 1
 
 
 def test_what_left_and_what_came_in(counts, plain, scaffold):
@@ -215,7 +218,7 @@ def test_to_dict_holds_every_metric():
     assert "token_frequencies" not in TOY.to_dict()
     assert facts.keys() - {"frequency_percentiles", "share_under", "token_frequencies"} <= {
         name for name in dir(hs.Evaluation) if not name.startswith("_")
-    } | {"name", "n_bytes", "n_words", "n_pretokens", "raw_agreement"}
+    } | {"name", "n_bytes", "n_words", "n_pretokens", "raw_agreement", "raw_agreement_merges_only"}
 
 
 def test_a_text_that_gives_no_tokens_or_a_vocabulary_of_one():

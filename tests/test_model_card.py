@@ -91,9 +91,19 @@ def test_raw_agreement_is_never_rounded_up(share, shown):
     assert f"{shown} as the exact tokenizer does" in " ".join(card.split())
 
 
+def test_all_raw_agreements_are_told():
+    card = make_card(
+        with_record(raw_agreement=1, raw_agreement_merges_only=0.5, raw_agreement_unseen=0.9), "me/words"
+    )
+    assert rows(card)["raw agreement"] == "100 % of pre-tokens"
+    assert rows(card)["raw agreement without `ignore_merges`"] == "50.00 % of pre-tokens"
+    assert rows(card)["raw agreement on text not trained on, estimated"] == "90.00 % of pre-tokens"
+
+
 def test_what_is_not_on_record():
-    card = make_card(with_record(raw_agreement=None), "me/words")
-    assert rows(card)["raw agreement"] == "not measured"
+    nothing = dict.fromkeys(("raw_agreement", "raw_agreement_merges_only", "raw_agreement_unseen"))
+    card = make_card(with_record(**nothing), "me/words")
+    assert [value for name, value in rows(card).items() if "agreement" in name] == ["not measured"] * 3
     assert "The corpus is not on record." in card
     assert "None" not in card
 

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 import hf_scaffold as hs
+from hf_scaffold._percent import percent_down
 from hf_scaffold.byte_level import symbols_to_bytes
 from hf_scaffold.cli import main
 from hf_scaffold.evaluation import EvaluationText
@@ -272,6 +273,16 @@ def test_headlines_are_the_same_everywhere(page, report, facts):
         assert f"{100 * facts['bytes_per_token_gain']['held-out']:+.2f} %" in text
         assert f"{100 * facts['texts'][1]['differing']:.1f} %" in text
         assert f"{facts['texts'][0]['n_bytes']:,} bytes" in text
+
+
+def test_all_raw_agreements_are_everywhere(page, report, facts, texts):
+    bpe = hs.train(hs.count([texts[0]]), 1200, special_tokens=["<|endoftext|>"])
+    assert bpe.raw_agreements == {name: facts[name] for name in bpe.raw_agreements} == report.raw_agreements
+    held_out = report.table.evaluations["held-out"]["Scaffold-BPE"].raw_agreement
+    assert facts["evaluations"]["held-out"]["Scaffold-BPE"]["raw_agreement"] == held_out < 1
+    for text in (page.find("header")[0]["text"], report.to_markdown()):
+        for share in (*bpe.raw_agreements.values(), held_out):
+            assert percent_down(share) in text
 
 
 def test_figures_show_the_facts(page, facts):

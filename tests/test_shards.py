@@ -492,6 +492,15 @@ def test_memory_holds_few_batches(tokenizer, tmp_path, monkeypatch):
     assert max(lead) < 3 * 1000
 
 
+def test_what_was_measured_of_a_tokenizer_changes_no_shard(tokenizer, corpus, tmp_path):
+    scaffold = {**tokenizer.scaffold, "raw_agreement_merges_only": 0.25, "raw_agreement_unseen": 0.5}
+    other = hs.ScaffoldTokenizerFast(
+        tokenizer_object=tokenizer.backend_tokenizer, scaffold=scaffold, **toys.NAMED
+    )
+    first, second = (write_shards(corpus, each, tmp_path / "out") for each in (tokenizer, other))
+    assert first.tokenizer_sha256 == second.tokenizer_sha256
+
+
 # ---- what is refused
 
 

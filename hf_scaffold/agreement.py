@@ -1,0 +1,154 @@
+"""How far the plain BPE in tokenizer.json encodes as Scaffold-BPE does: measured, and estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hf_scaffold._encoder import PretokenEncoder
+
+if TYPE_CHECKING:
+    from hf_scaffold.artifact import ScaffoldBPE
+    from hf_scaffold.counts import PreTokenCounts
+
+__all__ = ["Agreement", "EncodedRows", "measure", "measure_training_text", "rows_alike"]
+
+EncodedRows = tuple[NDArray[np.int32], NDArray[np.int64]]
+Rows = NDArray[np.bool_]  # for each distinct pre-token
+
+# Pre-tokens that occur up to so many times as often as the rarest one stand for those that other text brings:
+# most of them are words of one document. See docs/algorithm.md.
+RARE = 3
+_SAMPLE = 1 << 14  # of the rare pre-tokens
+_MAX_COUNT = 2**63 - 1
+
+
+class Agreement(NamedTuple):
+    """Shares of pre-tokens, weighted by counts, that `raw_model` encodes as `encode` does.
+
+    Args:
+        measured: On the counts at hand.
+        merges_only: The same of an engine that merges every pre-token, as it doesn't know `ignore_merges`.
+        unseen: Of text like the counted one that was not trained on: an estimate.
+    """
+
+    measured: float
+    merges_only: float
+    unseen: float | None = None
+
+
+def measure(bpe: ScaffoldBPE, counts: PreTokenCounts) -> Agreement:
+    """The agreement on any counts; what other text may bring is not estimated."""
+    total = counts.total
+    return Agreement(*(_occurrences(counts, rows) / total for rows in _agreeing(bpe, counts)))
+
+
+def measure_training_text(
+    bpe: ScaffoldBPE, counts: PreTokenCounts, frequencies: Mapping[str, int]
+) -> Agreement:
+    """The agreement on the counts that were trained on, with the estimate for other text.
+
+    Args:
+        frequencies: How often each token occurs in the text once all merges are done.
+    """
+    total, (agrees, agrees_by_merges) = counts.total, _agreeing(bpe, counts)
+    return Agreement(
+        measured=_occurrences(counts, agrees) / total,
+        merges_only=_occurrences(counts, agrees_by_merges) / total,
+        unseen=_estimate(bpe, counts, frequencies, agrees),
+    )
+
+
+def _estimate(
+    bpe: ScaffoldBPE, counts: PreTokenCounts, frequencies: Mapping[str, int], agrees: Rows
+) -> float:
+    """The agreement on text that was not trained on.
+
+    Other text brings pre-tokens of its own. They are like the rare ones here, but no rule was learned from
+    them. So rare pre-tokens are encoded without the last rules: those that would not have been learned had
+    the pre-token been missing. All others count as measured.
+
+    Cost: of the rare pre-tokens some 16,000 are encoded, evenly spaced in their order.
+    """
+    least = int(counts.counts.min())
+    rare = counts.counts <= min(RARE * least, _MAX_COUNT)
+    made = _occurrences_when_made(bpe, frequencies)
+    needed = made[-1] + RARE * least if made else 0
+    n_rules = next((rank for rank, occurrences in enumerate(made) if occurrences < needed), 0)
+    sample = np.zeros(len(counts), bool)
+    sample[np.flatnonzero(rare)[:: -(-np.count_nonzero(rare) // _SAMPLE)]] = True
+    alike = rows_alike(*_encode_both(*bpe.encoders_without_last_rules(n_rules), counts, sample))
+    n_rare, n_others = _occurrences(counts, rare), _occurrences(counts, agrees & ~rare)
+    n_sampled = _occurrences(counts, sample)
+    sample[sample] = alike
+    # In whole numbers to the end, so that all of them is 1.
+    return (n_others * n_sampled + n_rare * _occurrences(counts, sample)) / (counts.total * n_sampled)
+
+
+def _agreeing(bpe: ScaffoldBPE, counts: PreTokenCounts) -> tuple[Rows, Rows]:
+    """Which pre-tokens are encoded alike, and which also where the engine merges every pre-token."""
+    exact, raw = _encode_both(bpe.encoder, bpe.raw_encoder, counts)
+    agrees = rows_alike(exact, raw)
+    # Only a pre-token that is one token may have been taken whole.
+    single = np.diff(raw[1]) == 1
+    by_merges = bpe.raw_merging_encoder.encode(*_rows(counts, single))
+    agrees_by_merges = agrees.copy()
+    agrees_by_merges[single] = rows_alike(_of_rows(exact, single), by_merges)
+    return agrees, agrees_by_merges
+
+
+def _encode_both(
+    exact: PretokenEncoder, raw: PretokenEncoder, counts: PreTokenCounts, rows: Rows | None = None
+) -> tuple[EncodedRows, EncodedRows]:
+    data, offsets = (counts.data, counts.offsets) if rows is None else _rows(counts, rows)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda encoder: encoder.encode(data, offsets), (exact, raw))
+    return first, second
+
+
+def _rows(counts: PreTokenCounts, rows: Rows) -> tuple[bytes, NDArray[np.int64]]:
+    """Some of the pre-tokens, joined, and their offsets."""
+    lengths = np.diff(counts.offsets)
+    data = np.frombuffer(counts.data, np.uint8)[np.repeat(rows, lengths)]
+    return data.tobytes(), np.concatenate([[0], np.cumsum(lengths[rows])]).astype(np.int64)
+
+
+def _of_rows(encoded: EncodedRows, rows: Rows) -> EncodedRows:
+    ids, ends = encoded
+    lengths = np.diff(ends)
+    return ids[np.repeat(rows, lengths)], np.concatenate([[0], np.cumsum(lengths[rows])]).astype(np.int64)
+
+
+def rows_alike(first: EncodedRows, second: EncodedRows) -> Rows:
+    """Which pre-tokens have the same ids in both of two encodings, as `PretokenEncoder` gives them."""
+    (ids, ends), (other_ids, other_ends) = first, second
+    lengths, other_lengths = np.diff(ends), np.diff(other_ends)
+    alike: Rows = lengths == other_lengths
+    differs = ids[np.repeat(alike, lengths)] != other_ids[np.repeat(alike, other_lengths)]
+    row_of = np.repeat(np.flatnonzero(alike), lengths[alike])
+    alike[row_of[differs]] = False
+    return alike
+
+
+def _occurrences(counts: PreTokenCounts, rows: Rows) -> int:
+    """How often these pre-tokens occur: summed in two halves, which can't overflow."""
+    high, low = counts.counts[rows] >> 32, counts.counts[rows] & 0xFFFFFFFF
+    return (int(high.sum()) << 32) + int(low.sum())
+
+
+def _occurrences_when_made(bpe: ScaffoldBPE, frequencies: Mapping[str, int]) -> list[int]:
+    """For each rule, how often its pair occurred when it was merged: never more than for the rule before.
+
+    A token either still stands or is part of one that a later rule made.
+    """
+    standing = [frequencies[token] for token in bpe.vocab]
+    made = []
+    for left, right, token in bpe.rules[::-1].tolist():
+        made.append(standing[token])
+        standing[left] += standing[token]
+        standing[right] += standing[token]
+    return made[::-1]
