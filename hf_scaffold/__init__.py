@@ -14,7 +14,9 @@ nor anything else heavy before that is used.
 import importlib
 import importlib.abc
 import importlib.machinery
+import os
 import sys
+import threading
 from collections.abc import Sequence
 from importlib.metadata import version
 from types import ModuleType
@@ -91,6 +93,13 @@ __all__ = [
     "write_shards",
 ]
 
+if importlib.machinery.PathFinder.find_spec(f"{__name__}._trainer", __path__) is None:
+    raise ImportError(
+        f"hf_scaffold is imported from its sources, {__path__[0]}, which have no compiled extensions. To use "
+        "what is installed, run Python from another folder; to install these sources, run: "
+        f"pip install {os.path.dirname(os.path.abspath(__path__[0]))}"
+    )
+
 __version__ = version("hf_scaffold")
 
 _HOMES = {
@@ -154,27 +163,58 @@ def _register() -> None:
 
 
 class _RegisterAfterImport(importlib.abc.MetaPathFinder):
-    """Registers ScaffoldTokenizerFast as soon as AutoTokenizer is there; importing it here would take 2 s."""
+    """Registers ScaffoldTokenizerFast whenever AutoTokenizer has come; importing it here would take 2 s.
+
+    It stays: a look for the module imports nothing, a failed import may be repeated, a reload forgets all.
+    """
+
+    def __init__(self) -> None:
+        self.looking = threading.local()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != _AUTO_MODULE:
+        # Another finder may ask all finders, as this one does.
+        if fullname != _AUTO_MODULE or getattr(self.looking, "now", False):
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def execute_and_register(module: ModuleType) -> None:
-                execute(module)
-                _register()
-
-            spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]  # this one import only
+        self.looking.now = True
+        try:
+            others = [finder for finder in sys.meta_path if finder is not self]
+            specs = (finder.find_spec(fullname, path, target) for finder in others)
+            spec = next(filter(None, specs), None)
+        finally:
+            self.looking.now = False
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            spec.loader = _RegisteringLoader(spec.loader)
         return spec
 
 
+class _RegisteringLoader(importlib.abc.Loader):
+    """Another loader, but for what follows: the module is not to know of it."""
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        module: ModuleType | None = self.loader.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self.loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.loader
+        self.loader.exec_module(module)
+        if (
+            sys.modules.get(_AUTO_MODULE) is module
+        ):  # else someone's copy, of which AutoTokenizer knows nothing
+            _register()
+
+
+# Only one, also where this module is reloaded.
+sys.meta_path[:] = [f for f in sys.meta_path if type(f).__name__ != _RegisterAfterImport.__name__]
+sys.meta_path.insert(0, _RegisterAfterImport())
 if _AUTO_MODULE in sys.modules:
     _register()
-else:
-    sys.meta_path.insert(0, _RegisterAfterImport())

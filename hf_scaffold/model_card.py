@@ -66,7 +66,8 @@ def _card_in_repository(repo_id: str, revision: str | None, token: bool | str | 
         except RemoteEntryNotFoundError:
             return None
         except RevisionNotFoundError:
-            return _card_in_repository(repo_id, None, token)
+            # A repository without a commit has no main branch either.
+            return None if revision is None else _card_in_repository(repo_id, None, token)
         return Path(path).read_bytes().decode(errors="surrogateescape")
 
 
@@ -120,7 +121,7 @@ def make_card(tokenizer: ScaffoldTokenizerFast, repo_id: str) -> str:
     """
     scaffold = tokenizer.scaffold
     training = scaffold.get("training") or {}
-    size = tokenizer.backend_tokenizer.get_vocab_size(with_added_tokens=False)
+    size = tokenizer._public.get_vocab_size(with_added_tokens=False)
     n_scaffolds = len(scaffold["demolish"])
     metadata = ModelCardData(library_name="transformers", tags=TAGS if n_scaffolds else TAGS[:-1])
     sections = [

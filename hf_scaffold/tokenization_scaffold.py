@@ -1731,18 +1731,24 @@ def state_of(folder: str, names: tuple[str, ...]) -> list[tuple[int, ...]]:
 # ---- AutoTokenizer ----
 
 
-@cache
 def register() -> None:
     """Let AutoTokenizer build a ScaffoldTokenizerFast without trust_remote_code. Idempotent."""
-    # Both import torch where there is one, and those who only tokenize needn't wait for it.
-    from transformers import PretrainedConfig
+    # It imports torch where there is one, and those who only tokenize needn't wait for it.
     from transformers.models.auto.tokenization_auto import AutoTokenizer
 
+    AutoTokenizer.register(  # type: ignore[no-untyped-call]  # stock has no annotations there
+        config_class(), fast_tokenizer_class=ScaffoldTokenizerFast, exist_ok=True
+    )
+
+
+@cache
+def config_class() -> Any:
+    """Stands for no model: AutoTokenizer takes tokenizer classes only together with a config class."""
+    from transformers import PretrainedConfig
+
     class ScaffoldTokenizerConfig(PretrainedConfig):  # type: ignore[no-untyped-call]  # stock's __init_subclass__
-        """Stands for no model: AutoTokenizer takes tokenizer classes only together with a config class."""
+        """What AutoTokenizer knows ScaffoldTokenizerFast by."""
 
         model_type = "scaffold_tokenizer"
 
-    AutoTokenizer.register(  # type: ignore[no-untyped-call]  # stock has no annotations there
-        ScaffoldTokenizerConfig, fast_tokenizer_class=ScaffoldTokenizerFast, exist_ok=True
-    )
+    return ScaffoldTokenizerConfig
