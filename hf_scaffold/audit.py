@@ -28,7 +28,6 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 
 from hf_scaffold._arguments import flag, knows_its_arguments
-from hf_scaffold._files import refuse_missing_folder
 from hf_scaffold._trainer import MergeLoop, MergeReplay
 from hf_scaffold.artifact import Pair, derive_demolish_map
 from hf_scaffold.byte_level import SYMBOL_TO_BYTE, bytes_to_symbols, symbols_to_bytes
@@ -37,6 +36,7 @@ from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.post_processors import with_tokens
 from hf_scaffold.pretokenize import Pretokenizer, pretokenizer_of
+from hf_scaffold.pretrained import load_json, load_pretrained, require_ids
 from hf_scaffold.symbols import BYTE_TOKENS, Affixes
 from hf_scaffold.trainer import Characters, raw_splits
 
@@ -228,23 +228,19 @@ def _fast(tokenizer: Any) -> PreTrainedTokenizerFast:
     """Any description of a tokenizer as a fast one of transformers."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+    from hf_scaffold.tokenization_scaffold import is_scaffold
 
     if isinstance(tokenizer, str | os.PathLike):
-        refuse_missing_folder(os.fspath(tokenizer))
         path = Path(tokenizer)
         if path.is_file():
-            try:
-                tokenizer = Tokenizer.from_file(str(path))
-            except Exception as error:  # what `tokenizers` raises is no narrower
-                raise ConfigurationError(f"{path} is no tokenizer.json: {error}") from error
+            tokenizer = load_json(path)
         else:
-            tokenizer = AutoTokenizer.from_pretrained(os.fspath(tokenizer))
+            tokenizer = load_pretrained(os.fspath(tokenizer), AutoTokenizer.from_pretrained)
     if isinstance(tokenizer, Tokenizer):
         _require_bpe(tokenizer, "the tokenizer")
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer)  # type: ignore[no-untyped-call]
     name = type(tokenizer).__name__
-    if isinstance(tokenizer, ScaffoldTokenizerFast):
+    if is_scaffold(tokenizer):
         raise ConfigurationError(f"a {name} is a Scaffold-BPE already; see `inspect`")
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ConfigurationError(f"a fast tokenizer is needed, with a tokenizer.json, not {name}")
@@ -256,6 +252,7 @@ def _require_bpe(backend: Tokenizer, name: str) -> None:
     kind = type(backend.model).__name__
     if kind != "BPE":
         raise ConfigurationError(f"the model of {name} is {kind}; only BPE has merges to replay")
+    require_ids(backend, name)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from hf_scaffold.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, VocabSizeError
 from hf_scaffold.evaluation import EvaluationText
 from hf_scaffold.pretokenize import get_pretokenizer
+from hf_scaffold.pretrained import load_json, load_pretrained
 from hf_scaffold.trainer import DEFAULT_VOCAB_SIZE, train
 
 if TYPE_CHECKING:
@@ -371,7 +372,7 @@ def load_any_tokenizer(source: str | os.PathLike[str]) -> Any:
     if loader is None or path.is_dir():
         from transformers import AutoTokenizer
 
-        return AutoTokenizer.from_pretrained(os.fspath(source))
+        return load_pretrained(os.fspath(source), AutoTokenizer.from_pretrained)
     if not path.is_file():
         raise FileNotFoundError(
             f"there is no file {path}; a folder or a name on the Hub has no {path.suffix}"
@@ -382,10 +383,6 @@ def load_any_tokenizer(source: str | os.PathLike[str]) -> Any:
         raise
     except Exception as error:  # what `tokenizers` and `sentencepiece` raise is no narrower
         raise ConfigurationError(f"{path} can't be read as a tokenizer: {error}") from error
-
-
-def _load_json(path: Path) -> Tokenizer:
-    return Tokenizer.from_file(str(path))
 
 
 def _load_sentencepiece(path: Path) -> Any:
@@ -406,7 +403,7 @@ def _load_tiktoken(path: Path) -> Tokenizer:
 
 
 _LOADERS: Mapping[str, Callable[[Path], Any]] = {
-    ".json": _load_json,
+    ".json": load_json,
     ".model": _load_sentencepiece,
     ".tiktoken": _load_tiktoken,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,7 @@ from hf_scaffold.corpus import batches
 from hf_scaffold.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.pretokenize import Pretokenizer
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+from hf_scaffold.pretrained import require_ids
 
 __all__ = [
     "ArtifactEncoder",
@@ -98,6 +96,7 @@ class BackendEncoder(Encoder, CountsEncoder):
     def __init__(self, name: str, backend: Tokenizer) -> None:
         from hf_scaffold.tokenization_scaffold import AddedTokens, with_model
 
+        require_ids(backend, name)
         unlimited = with_model(backend.model, backend, AddedTokens.of(backend))
 
         def encode_texts(texts: list[str]) -> Iterator[list[int]]:
@@ -161,12 +160,12 @@ def _is_from_transformers(tokenizer: object) -> bool:
     return any(kind.__name__ == "PreTrainedTokenizerBase" for kind in type(tokenizer).__mro__)
 
 
-def _encoder_from_transformers(name: str, tokenizer: PreTrainedTokenizerBase) -> Encoder | ArtifactEncoder:
+def _encoder_from_transformers(name: str, tokenizer: Any) -> Encoder | ArtifactEncoder:
     from transformers import PreTrainedTokenizerFast
 
-    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+    from hf_scaffold.tokenization_scaffold import is_scaffold
 
-    if isinstance(tokenizer, ScaffoldTokenizerFast):
+    if is_scaffold(tokenizer):
         return ArtifactEncoder(name, tokens_by_id(tokenizer.get_vocab()), artifact_of(tokenizer))
     if isinstance(tokenizer, PreTrainedTokenizerFast):
         return BackendEncoder(name, tokenizer.backend_tokenizer)

@@ -17,7 +17,7 @@ from hf_scaffold.byte_level import SYMBOL_TO_BYTE
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.post_processors import added_by, with_tokens
 from hf_scaffold.pretokenize import Pretokenizer, pretokenizer_of
-from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast, backend_of
 
 __all__ = ["Shell", "empty_like", "fill", "pad_with_own_id", "settings_of", "symbol_options"]
 
@@ -124,7 +124,7 @@ def fill(shell: Shell, bpe: ScaffoldBPE, **kwargs: Any) -> ScaffoldTokenizerFast
         **kwargs: As for `PreTrainedTokenizerFast`, in place of the settings of `shell`.
     """
     trained = bpe.to_tokenizer()
-    own = json.loads(trained.backend_tokenizer.to_str())
+    own = json.loads(trained._public.to_str())
     state = {
         **shell.state,
         # The pre-tokenizer may have got a ByteLevel; without one there is no decoder for its symbols either.
@@ -167,7 +167,7 @@ def settings_of(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
 
 def pad_with_own_id(tokenizer: PreTrainedTokenizerFast) -> None:
     """Let the backend's padding, where there is any, have the id that its token has in the vocabulary."""
-    backend = tokenizer.backend_tokenizer
+    backend = backend_of(tokenizer)
     if backend.padding is not None:
         pad_id = backend.token_to_id(backend.padding["pad_token"])
         backend.enable_padding(**{**backend.padding, "pad_id": pad_id})
@@ -177,7 +177,7 @@ def pad_with_own_id(tokenizer: PreTrainedTokenizerFast) -> None:
 
 
 def _state_of(like: PreTrainedTokenizerFast) -> dict[str, Any]:
-    backend = getattr(like, "backend_tokenizer", None)
+    backend = backend_of(like)
     if not isinstance(backend, Tokenizer):
         raise ConfigurationError(f"like must be a fast tokenizer of transformers, not {type(like).__name__}")
     model = type(backend.model).__name__
@@ -212,7 +212,7 @@ def _as_special(token: str | AddedToken) -> AddedToken:
 
 
 def _set_post_processor(tokenizer: ScaffoldTokenizerFast, entry: Any) -> None:
-    backend = tokenizer.backend_tokenizer
+    backend = tokenizer._public
 
     def with_id(token: str, _: int) -> tuple[str, int]:
         token_id = backend.token_to_id(token)

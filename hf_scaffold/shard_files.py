@@ -21,7 +21,16 @@ from hf_scaffold._files import naming, sync
 from hf_scaffold.corpus import import_extra
 from hf_scaffold.errors import CorpusError
 
-__all__ = ["FORMATS", "Part", "Shard", "ShardWriter", "find_shard_files", "open_shard", "sha256"]
+__all__ = [
+    "FORMATS",
+    "Part",
+    "Shard",
+    "ShardWriter",
+    "find_shard_files",
+    "is_shard_name",
+    "open_shard",
+    "sha256",
+]
 
 COLUMN = "input_ids"
 ROW_GROUP = 1 << 20  # tokens, about, of a Parquet row group or an Arrow batch
@@ -270,6 +279,12 @@ def find_shard_files(folder: Path) -> Iterator[tuple[Path, str, bool]]:
     for path in folder.iterdir():
         if match := FILE_NAME.fullmatch(path.name):
             yield path, match[1], not match[3]
+
+
+def is_shard_name(name: object) -> bool:
+    """Whether a finished shard could have this name."""
+    match = FILE_NAME.fullmatch(name) if isinstance(name, str) else None
+    return match is not None and not match[3] and not match[0].startswith(".")
 
 
 def sha256(path: Path) -> str:

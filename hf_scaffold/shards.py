@@ -19,10 +19,19 @@ from filelock import FileLock, Timeout
 from hf_scaffold._arguments import flag, function, knows_its_arguments, shortened, string, strings, whole
 from hf_scaffold._counter import last_cut
 from hf_scaffold._files import made, saving, write_files
+from hf_scaffold._json import parse, shown
 from hf_scaffold._text_encoder import framed
 from hf_scaffold.corpus import Progress, batches, describe_source, find_files, import_extra, iter_documents
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError
-from hf_scaffold.shard_files import FORMATS, Part, Shard, ShardWriter, find_shard_files, open_shard
+from hf_scaffold.shard_files import (
+    FORMATS,
+    Part,
+    Shard,
+    ShardWriter,
+    find_shard_files,
+    is_shard_name,
+    open_shard,
+)
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
@@ -100,16 +109,38 @@ class ShardIndex:
         path = Path(folder, INDEX_FILE)
         data = path.read_bytes()
         try:
-            content = json.loads(data)
+            content = parse(data)
             version = content.pop("version")
             if version == INDEX_VERSION:
                 del content["n_documents"], content["n_tokens"]
                 shards = tuple(Shard(**shard) for shard in content.pop("shards"))
                 corpus = tuple((name, size) for name, size in content.pop("corpus"))
-                return cls(**content, corpus=corpus, shards=shards)
+                index = cls(**content, corpus=corpus, shards=shards)
+                index._check()
+                return index
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ArtifactError(f"{path} is no index of shards: {error!r}") from error
         raise ArtifactError(f"{path} has version {version!r}, not {INDEX_VERSION}; update hf_scaffold")
+
+    def _check(self) -> None:
+        """Refuse entries of other types; names of shards are those of files in the folder."""
+        sizes = [self.vocab_size, self.shard_size, *(size for _, size in self.corpus)]
+        names = [self.tokenizer_sha256, self.field, *(name for name, _ in self.corpus)]
+        for shard in self.shards:
+            if not is_shard_name(shard.name):
+                raise ValueError(f"{shown(shard.name)} is no shard's name")
+            sizes += [shard.n_documents, shard.n_tokens, shard.n_bytes]
+            names += [shard.sha256, "" if shard.idx_sha256 is None else shard.idx_sha256]
+        if self.eos_token_id is not None:
+            sizes.append(self.eos_token_id)
+        if self.format not in FORMATS or self.dtype not in ("uint16", "uint32"):
+            raise ValueError(f"there is no format {shown(self.format)} of {shown(self.dtype)}")
+        if not all(type(size) is int and 0 <= size < 1 << 63 for size in sizes):
+            raise ValueError("a size or id is no whole number")
+        if not all(isinstance(name, str) for name in names):
+            raise ValueError("a name or digest is no string")
+        if type(self.lines) is not bool or type(self.complete) is not bool:
+            raise ValueError("lines or complete is neither true nor false")
 
 
 @knows_its_arguments
@@ -289,7 +320,7 @@ def _fingerprint(tokenizer: ScaffoldTokenizerFast) -> str:
     # What was measured decides no id, and 0.1.0 measured less of it.
     ids = {name: part for name, part in scaffold.items() if not name.startswith("raw_agreement")}
     parts = (
-        tokenizer.backend_tokenizer.to_str(),
+        tokenizer._public.to_str(),
         json.dumps({**ids, "raw_agreement": None}, sort_keys=True),
         json.dumps(bool(tokenizer.split_special_tokens)),
     )
@@ -355,7 +386,7 @@ def _cut_for(tokenizer: ScaffoldTokenizerFast) -> Callable[[bytes], int]:
     added = tokenizer.added_tokens_decoder.values()
     cross_white_space = any(t.lstrip or t.rstrip or len(t.content.split()) != 1 for t in added)
     try:
-        preset = preset_of(tokenizer.backend_tokenizer)
+        preset = preset_of(tokenizer._public)
     except NotNativeError:
         preset = None
     if preset is None or cross_white_space:

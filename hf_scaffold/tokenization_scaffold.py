@@ -654,6 +654,16 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         return copied
 
 
+def is_scaffold(tokenizer: Any) -> bool:
+    """Whether this is a ScaffoldTokenizerFast, of this file or of the copy that lies beside a tokenizer."""
+    return any(kind.__name__ == ScaffoldTokenizerFast.__name__ for kind in type(tokenizer).__mro__)
+
+
+def backend_of(tokenizer: Any) -> Any:
+    """A fast tokenizer's backend to look at; `backend_tokenizer` says that it may be changed from now on."""
+    return tokenizer._public if is_scaffold(tokenizer) else getattr(tokenizer, "backend_tokenizer", None)
+
+
 def is_stock(caller: FrameType) -> bool:
     """Whether this is stock's own code, which takes the backend often, and adds tokens by `_add_tokens`."""
     return caller.f_globals.get("__name__") == PreTrainedTokenizerFast.__module__

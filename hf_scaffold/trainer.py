@@ -387,7 +387,7 @@ def train_tokenizer(
         bpe = bpe.with_sources(names) if names else bpe
         tokenizer = bpe.to_tokenizer(**kwargs) if shell is None else fill(shell, bpe, **kwargs)
         # An artifact knows the strings of its special tokens only.
-        tokenizer.backend_tokenizer.add_special_tokens(
+        tokenizer._public.add_special_tokens(
             [token for token in checked.special_tokens if isinstance(token, AddedToken)]
         )
         if log:

@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_scaffold._files import refuse_missing_folder, saving, settle
+from hf_scaffold._files import saving, settle
 from hf_scaffold.artifact import DEMOLISH_FILE, ScaffoldBPE, artifact_of
 from hf_scaffold.artifact import FILES as ARTIFACT_FILES
 from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH, Progress, find_files, import_extra, iter_documents
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError
 from hf_scaffold.pretokenize import get_pretokenizer
+from hf_scaffold.pretrained import load_pretrained
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
@@ -228,21 +229,20 @@ def load_tokenizer(source: str) -> "ScaffoldTokenizerFast":
         OSError: there is none.
         ArtifactError, ValueError: a file is truncated, or this is no Scaffold-BPE tokenizer.
     """
-    refuse_missing_folder(source)
     if Path(source).is_file():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), source)
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
     try:
-        tokenizer: ScaffoldTokenizerFast = ScaffoldTokenizerFast.from_pretrained(source)
+        tokenizer: ScaffoldTokenizerFast = load_pretrained(source, ScaffoldTokenizerFast.from_pretrained)
     except (OSError, ValueError) as error:
-        if not Path(source).is_dir():
-            raise FileNotFoundError(
-                f"there is no folder {source} here, and no Scaffold-BPE tokenizer of that name on the Hub: "
-                f"{error}"
-            ) from error
-        _refuse_broken_json(Path(source))
-        raise
+        if Path(source).is_dir():
+            _refuse_broken_json(Path(source))
+        if Path(source).is_dir() or isinstance(error, OSError):
+            raise
+        raise FileNotFoundError(
+            f"there is no folder {source} here, and what the Hub has is no Scaffold-BPE tokenizer: {error}"
+        ) from error
     return tokenizer
 
 
@@ -251,7 +251,7 @@ def _refuse_broken_json(folder: Path) -> None:
     for path in sorted(folder.glob("*.json")):
         try:
             json.loads(path.read_bytes())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ArtifactError(
                 f"{path} is not valid JSON ({error}); it may be truncated. Save or fetch it again"
             ) from error

@@ -353,7 +353,7 @@ def test_what_cannot_be_audited_is_refused(conversion, gpt2, tmp_path):
     with pytest.raises(ConfigurationError, match="the counts were made with"):
         audit_tokenizer(gpt2, hs.count(["a"], pretokenizer="llama3"))
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(ConfigurationError, match=r"tokenizer\.json is no tokenizer\.json"):
+    with pytest.raises(ConfigurationError, match=r"tokenizer\.json can't be read as a tokenizer"):
         audit_tokenizer(tmp_path / "tokenizer.json", ["a"])
 
 

@@ -659,9 +659,12 @@ def test_missing_tokenizer(name, fail):
 def test_a_name_that_is_neither_a_folder_nor_on_the_hub(tmp_path, monkeypatch, fail):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    expected = "no folder nothing-here here, and no Scaffold-BPE tokenizer of that name on the Hub"
+    expected = (
+        "no folder nothing-here here, and no tokenizer of that name in the Hub's cache, and HF_HUB_OFFLINE"
+    )
     assert expected in fail("inspect", "nothing-here")
     assert expected in fail("tokenize", "text", "-t", "nothing-here")
+    assert expected in fail("audit", "nothing-here", demo.TEXT)
 
 
 def test_a_file_is_no_tokenizer(shared, fail):
@@ -827,7 +830,9 @@ def test_help_imports_nothing_heavy():
         "import sys; from hf_scaffold.cli import main; main(['--help']); "
         "sys.exit(bool({'transformers', 'tokenizers', 'numpy', 'pyarrow', 'datasets'} & set(sys.modules)))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, timeout=120).returncode == 0
+    )
 
 
 def test_ctrl_c(shared):

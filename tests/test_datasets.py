@@ -257,6 +257,7 @@ def test_clean_processes_share_the_cache(dataset, tokenizer, tmp_path, preamble)
         process = subprocess.run(
             [sys.executable, "-c", f"{preamble}\n{MAP}", str(tmp_path / "saved"), str(tmp_path / "dataset")],
             env=environment,
+            cwd=tmp_path,
             capture_output=True,
             text=True,
             check=False,

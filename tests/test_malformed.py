@@ -339,10 +339,9 @@ from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast, violations
 
 
 def run(code, seconds=120):
-    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", CHILD + textwrap.dedent(code)],
-        env=environment, capture_output=True, text=True, timeout=seconds, check=False,
+        [sys.executable, "-I", "-c", CHILD + textwrap.dedent(code)],
+        capture_output=True, text=True, timeout=seconds, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout

@@ -208,7 +208,7 @@ with files.saving({str(folder)!r}) as staging:
     sys.stdin.read()
 """
     process = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-I", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout.readline() == "writing\n"
@@ -483,7 +483,7 @@ for limit in (0, 1000, 5000, 9000):
 """
     environment = {**os.environ, "PYTHONPATH": os.path.dirname(toys.__file__)}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300, cwd="/"
     )
     assert done.stdout.split() == ["0", "1000", "5000", "9000"], done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["whole"]

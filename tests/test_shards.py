@@ -682,7 +682,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM
 shards.write_shards({str(corpus)!r}, tokenizer, out, format={format!r}, shard_size=600)
 print(failed)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 3
     assert "Exception ignored" not in done.stderr

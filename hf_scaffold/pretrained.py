@@ -1,0 +1,88 @@
+"""Loading a tokenizer from a folder, or by its name on the Hub; where there is neither, a quick answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import constants
+from huggingface_hub.utils import get_session  # type: ignore[attr-defined]  # exported, unannounced
+from tokenizers import Tokenizer
+
+from hf_scaffold._files import refuse_missing_folder
+from hf_scaffold.errors import ConfigurationError
+
+__all__ = ["load_json", "load_pretrained", "require_ids"]
+
+
+def load_pretrained(source: str, load: Callable[..., Any]) -> Any:
+    """What a `from_pretrained` makes of a folder, or of a name on the Hub.
+
+    Where the Hub can't be reached it is asked for what it has in its cache: else it would ask the Hub again
+    and again, for a minute or more.
+
+    Args:
+        source: The folder or name.
+        load: Takes the source and local_files_only.
+    Raises:
+        FileNotFoundError: there is neither.
+        ValueError: a file is malformed; names it.
+    """
+    from hf_scaffold.tokenization_scaffold import read_or_name_the_file
+
+    refuse_missing_folder(source)
+    if Path(source).exists():
+        return read_or_name_the_file(partial(load, source), source)
+    reason = _why_no_hub()
+    from_cache = {} if reason is None else {"local_files_only": True}
+    try:
+        return read_or_name_the_file(partial(load, source, **from_cache), source)
+    except (OSError, ValueError) as error:
+        if reason is None and isinstance(error, ValueError):
+            raise
+        where = "on the Hub" if reason is None else f"in the Hub's cache, and {reason}"
+        raise FileNotFoundError(
+            f"there is no folder {source} here, and no tokenizer of that name {where}: {error}"
+        ) from error
+
+
+def load_json(path: Path) -> Tokenizer:
+    """A tokenizer.json.
+
+    Raises:
+        ConfigurationError: it is none that `tokenizers` can read.
+    """
+    from hf_scaffold.tokenization_scaffold import is_of_backend
+
+    try:
+        return Tokenizer.from_file(str(path))
+    except BaseException as error:
+        if not is_of_backend(error):
+            raise
+        raise ConfigurationError(f"{path} can't be read as a tokenizer: {error}") from error
+
+
+def require_ids(backend: Tokenizer, name: str) -> None:
+    """Refuse what can't be told apart by ids, or would cost more by far than its file.
+
+    Raises:
+        ConfigurationError: two tokens share an id, or one is very large; names them.
+    """
+    from hf_scaffold.tokenization_scaffold import id_violations
+
+    if violation := next(id_violations(backend), None):
+        raise ConfigurationError(f"{name} can't be used: {violation}")
+
+
+def _why_no_hub() -> str | None:
+    """Why the Hub can't be asked; None if it answers."""
+    if constants.HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE is set"
+    try:
+        session: Any = get_session()
+        status = session.head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT).status_code
+    except Exception as error:  # of httpx or httpx2, whichever this release of huggingface_hub has
+        return f"the Hub at {constants.ENDPOINT} can't be reached ({error})"
+    return f"the Hub at {constants.ENDPOINT} is down ({status})" if status >= 500 else None
