@@ -13,6 +13,7 @@
 
 #include "dice.hpp"
 #include "hash_seed.hpp"
+#include "interrupt.hpp"
 #include "pair_key.hpp"
 #include "replacements.hpp"
 #include "utf8.hpp"
@@ -225,6 +226,7 @@ class BpeEncoder {
     std::vector<Node> nodes;
     std::vector<Candidate> queue;
     std::vector<Candidate> dropped;
+    Interrupt* interrupt = nullptr;  // polled in long pre-tokens
   };
 
  private:
@@ -278,14 +280,17 @@ class BpeEncoder {
     std::vector<Node>& nodes = work.nodes;
     if (nodes.size() >= END) throw std::overflow_error("a pre-token of 2**32 - 1 or more symbols");
     const std::uint32_t n = static_cast<std::uint32_t>(nodes.size());
+    Steps steps(work.interrupt);
     work.queue.clear();
     work.dropped.clear();
     for (std::uint32_t i = 0; i < n; ++i) {
+      steps.next();
       nodes[i].previous = i == 0 ? END : i - 1;
       nodes[i].next = i + 1 == n ? END : i + 1;
       rate(work, i);
     }
     while (!work.queue.empty()) {
+      steps.next();
       const Candidate candidate = work.queue.front();
       std::pop_heap(work.queue.begin(), work.queue.end());
       work.queue.pop_back();

@@ -4,6 +4,7 @@
 from libcpp cimport bool
 from libcpp.vector cimport vector
 
+from interrupt cimport Interrupt
 from widths cimport token_id_t
 
 cdef extern from "replacements.hpp" namespace "hf_scaffold" nogil:
@@ -14,7 +15,7 @@ cdef extern from "replacements.hpp" namespace "hf_scaffold" nogil:
 
 cdef extern from "bpe_encoder.hpp" namespace "hf_scaffold" nogil:
     cppclass EncoderWork "hf_scaffold::BpeEncoder::Work":
-        pass
+        Interrupt* interrupt
 
     cppclass CharacterTable:
         void set(const unsigned char*, size_t, bool, bool, token_id_t) except +

@@ -6,6 +6,7 @@ from libcpp cimport bool
 from libcpp.vector cimport vector
 
 from bpe_encoder cimport BpeEncoder, CharacterTable, EncoderWork, add_rules, checked, set_bytes, set_replacements
+from interrupt cimport Interrupt
 from widths cimport token_id_t
 
 import numpy as np
@@ -106,9 +107,13 @@ cdef int encode_all(
     cdef const unsigned char* first = &data[0] if data.shape[0] else NULL
     cdef Py_ssize_t i
     cdef long long start = 0, stop
+    cdef Interrupt interrupt
     cdef EncoderWork work
+    work.interrupt = &interrupt
     ends.push_back(0)
     for i in range(1, offsets.shape[0]):
+        if i % 1024 == 0:
+            interrupt.poll()
         stop = offsets[i]
         if not start <= stop <= data.shape[0]:
             with gil:

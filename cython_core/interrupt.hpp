@@ -47,15 +47,16 @@ private:
     std::atomic<bool> raised_{false};
 };
 
-// For a loop of short steps on one thread: polls at every 4,096th.
+// For a loop of short steps on one thread: polls at every 4,096th, if there is what to poll.
 class Steps {
 public:
+    explicit Steps(Interrupt* interrupt) : interrupt_(interrupt) {}
     explicit Steps(Interrupt& interrupt) : interrupt_(&interrupt) {}
 
     void next() {
         if (--left_ == 0) {
             left_ = PERIOD;
-            interrupt_->poll();
+            if (interrupt_ != nullptr) interrupt_->poll();
         }
     }
 

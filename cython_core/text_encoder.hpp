@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -20,6 +22,7 @@
 #include "bpe_encoder.hpp"
 #include "id_cache.hpp"
 #include "id_list.hpp"
+#include "interrupt.hpp"
 #include "large_array.hpp"
 #include "scan.hpp"
 #include "transcode.hpp"
@@ -85,12 +88,15 @@ private:
     const byte_t* end_ = nullptr;
 };
 
-// Runs work() on `n` threads, the caller's among them, and throws what any of them threw.
+// Runs work() on `n` threads, the caller's among them, and throws what any of them threw. The caller's polls while it
+// waits for the others, which are to poll, too.
 template <class Work>
-void run_on_threads(std::size_t n, Work work) {
+void run_on_threads(std::size_t n, Interrupt& interrupt, Work work) {
     std::exception_ptr thrown;
     std::mutex mutex;
-    const auto guarded = [&] {
+    std::condition_variable ended;
+    std::size_t n_at_work = 0;
+    const auto guarded = [&](const auto& work) {
         try {
             work();
         } catch (...) {
@@ -98,13 +104,29 @@ void run_on_threads(std::size_t n, Work work) {
             thrown = std::current_exception();
         }
     };
+    const auto on_thread = [&] {
+        guarded(work);
+        const std::lock_guard<std::mutex> lock(mutex);
+        --n_at_work;
+        ended.notify_one();
+    };
     std::vector<std::thread> threads;
     try {
-        while (threads.size() + 1 < n) threads.emplace_back(guarded);
+        while (threads.size() + 1 < n) {
+            threads.emplace_back(on_thread);
+            const std::lock_guard<std::mutex> lock(mutex);
+            ++n_at_work;
+        }
     } catch (const std::exception&) {
         // No more threads, or no memory for them, to be had: those there are do the work.
     }
-    guarded();
+    guarded(work);
+    for (std::unique_lock<std::mutex> lock(mutex); n_at_work != 0;) {
+        ended.wait_until(lock, std::chrono::system_clock::now() + std::chrono::milliseconds(50));
+        lock.unlock();
+        guarded([&] { interrupt.poll(); });
+        lock.lock();
+    }
     for (std::thread& thread : threads) thread.join();
     if (thrown) std::rethrow_exception(thrown);
 }
@@ -120,13 +142,13 @@ public:
     }
 
     // Encodes until all is done; or until the cache is full or retired: then call it again with another one. Where
-    // there is no other one yet, a full cache has to do for some tasks.
-    bool run(IdCache& cache, bool has_successor) {
-        if (tasks_.empty()) plan();
+    // there is no other one yet, a full cache has to do for some tasks. Not to be called again after it has thrown.
+    bool run(IdCache& cache, bool has_successor, Interrupt& interrupt) {
+        if (tasks_.empty()) plan(interrupt);
         const std::size_t left = tasks_.size() - std::min(tasks_.size(), next_.load());
-        run_on_threads(std::min(n_threads_, left), [&] {
+        run_on_threads(std::min(n_threads_, left), interrupt, [&] {
             try {
-                Worker worker(*this, cache);
+                Worker worker(*this, cache, interrupt);
                 for (std::size_t n = 0; !cache.is_retired() && (has_successor ? !cache.is_full() : n < FEW_TASKS); ++n) {
                     const std::size_t i = next_.fetch_add(1);
                     if (i >= tasks_.size()) return;
@@ -195,15 +217,15 @@ private:
         return true;
     }
 
-    void plan() {
+    void plan(Interrupt& interrupt) {
         status_.assign(texts_.size(), OK);
         const std::size_t longest = std::clamp(n_units_ / (4 * n_threads_), 4 * TASK, 64 * TASK);
         for (std::size_t i = 0; i < texts_.size(); ++i) {
             if (texts_[i].length > longest) long_texts_.push_back({i});
         }
         std::atomic<std::size_t> next{0};
-        run_on_threads(std::min(n_threads_, long_texts_.size()), [&] {
-            for (std::size_t i; (i = next.fetch_add(1)) < long_texts_.size();) prepare(long_texts_[i]);
+        run_on_threads(std::min(n_threads_, long_texts_.size()), interrupt, [&] {
+            for (std::size_t i; (i = next.fetch_add(1)) < long_texts_.size();) prepare(long_texts_[i], interrupt);
         });
         const LongText* next_long = long_texts_.data();
         std::size_t units = TASK;
@@ -223,24 +245,27 @@ private:
         list_.ids().reserve(n_units_ / 2);
     }
 
-    void prepare(LongText& text) {
+    void prepare(LongText& text, Interrupt& interrupt) {
         std::vector<Stretch> stretches;
+        interrupt.poll();
         if (!text.utf8.hold(texts_[text.text])) {
             status_[text.text] = NOT_TEXT;
         } else if (!split(pipeline_, text.utf8.begin(), text.utf8.end(), stretches)) {
             status_[text.text] = UNSURE;
         } else {
-            for (const Stretch& stretch : stretches) cut(stretch, text.pieces);
+            for (const Stretch& stretch : stretches) cut(stretch, text.pieces, interrupt);
         }
     }
 
-    void cut(const Stretch& stretch, std::vector<Stretch>& pieces) const {
+    void cut(const Stretch& stretch, std::vector<Stretch>& pieces, Interrupt& interrupt) const {
+        Steps steps(interrupt);
         for (const byte_t* at = stretch.begin; at != stretch.end;) {
             const byte_t* stop = stretch.end;
             if (stretch.id == NO_ID && static_cast<std::size_t>(stop - at) > 2 * TASK) {
                 if (const std::size_t length = last_cut(pipeline_.preset, at, at + TASK)) stop = at + length;
             }
             pieces.push_back({at, stop, stretch.id});
+            steps.next();
             at = stop;
         }
     }
@@ -260,9 +285,13 @@ private:
 
     class Worker {
     public:
-        Worker(Batch& batch, IdCache& cache) : batch_(batch), cache_(cache) {}
+        Worker(Batch& batch, IdCache& cache, Interrupt& interrupt)
+            : batch_(batch), cache_(cache), interrupt_(interrupt), steps_(interrupt) {
+            work_.interrupt = &interrupt;
+        }
 
         void encode(std::size_t i) {
+            interrupt_.poll();
             Task& task = batch_.tasks_[i];
             with_rules(batch_.pipeline_.preset, [&](auto rules) {
                 task.of ? encode_pieces(rules, task) : encode_texts(rules, task);
@@ -322,6 +351,7 @@ private:
         template <class Rules>
         void append_text(Rules rules, const Stretch& stretch, const byte_t* readable) {
             scan_some(rules, stretch.begin, stretch.end, [&](const byte_t* const* bounds, std::size_t n) {
+                steps_.next();
                 next_text_.go_on(48);  // that many lines are about as much text as is looked up here
                 cache_.keys_of(bounds, n, readable, keys_.data());
                 for (std::size_t i = 0;; ++i) {
@@ -336,6 +366,7 @@ private:
         template <class Rules>
         void append_dropping(Rules rules, const Stretch& stretch, std::uint64_t stream, const byte_t* begin) {
             for (const byte_t* at = stretch.begin; at != stretch.end;) {
+                steps_.next();
                 const byte_t* stop = rules.next(at, stretch.end);
                 const Dice dice(batch_.dropout_.p, stream, static_cast<std::uint64_t>(at - begin));
                 ids_.clear();
@@ -378,6 +409,8 @@ private:
 
         Batch& batch_;
         IdCache& cache_;
+        Interrupt& interrupt_;
+        Steps steps_;
         BpeEncoder::Work work_;
         std::vector<token_id_t> ids_;
         Utf8 utf8_;

@@ -13,6 +13,7 @@ import numpy as np
 from hf_scaffold.errors import ConfigurationError
 
 from bpe_encoder cimport BpeEncoder, add_rules, checked, set_bytes, set_replacements
+from interrupt cimport Interrupt
 from presets cimport Preset
 from widths cimport token_id_t
 
@@ -81,7 +82,7 @@ cdef extern from "text_encoder.hpp" namespace "hf_scaffold" nogil:
         Batch(Pipeline, size_t) except +
         Batch(Pipeline, size_t, Dropout) except +
         void add(Text) except +
-        bint run(IdCache&, bint) except +
+        bint run(IdCache&, bint, Interrupt&) except +
         int status(size_t)
         void ends(int64_t*)
         IdBuffer& ids()
@@ -329,11 +330,12 @@ cdef class TextEncoder:
     cdef run(self, Batch* batch):
         cdef shared_ptr[IdCache] cache
         cdef bint done = False, has_successor
+        cdef Interrupt interrupt
         while not done:
             cache = self.cache
             has_successor = self.previous_cache.expired()
             with nogil:
-                done = batch.run(cache.get()[0], has_successor)
+                done = batch.run(cache.get()[0], has_successor, interrupt)
             if cache.get().is_full() and self.cache.get() == cache.get() and self.previous_cache.expired():
                 self.cache = cache.get().successor()
                 self.previous_cache = weak_ptr[IdCache](cache)

@@ -16,6 +16,8 @@ import hf_scaffold as hs
 from hf_scaffold import baselines
 from hf_scaffold._child import in_child
 from hf_scaffold._counter import PretokenCounter
+from hf_scaffold._encoder import PretokenEncoder
+from hf_scaffold._text_encoder import AddedTokenFinder, TextEncoder
 from hf_scaffold._trainer import AmbiguousMergeLoop, MergeLoop, MergeReplay
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.evaluation import EvaluationText
@@ -125,6 +127,37 @@ def test_a_loop_stopped_in_the_middle_of_a_merge_says_so():
         loop.run(5)
     with pytest.raises(RuntimeError, match="left in the middle of its work; make another"):
         loop.run(5)
+
+
+NOTHING_ADDED = AddedTokenFinder([])
+BYTES = np.arange(256, dtype=np.int32)
+DOUBLING = np.array([(i, i, i + 1) for i in range(97, 120)], np.int32)  # a a, then what that makes, …
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_encoding_stops_and_the_encoder_goes_on(n_threads):
+    encoder = TextEncoder("gpt2", BYTES, DOUBLING, {})
+    with stopped():
+        encoder.encode(["a" * 100_000] * 10_000, NOTHING_ADDED, n_threads)  # minutes of work
+    assert encoder.encode_one("a" * 8 + " a", NOTHING_ADDED) == [100, 32, 97]
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_encoding_stops_inside_a_pretoken(n_threads):
+    encoder = TextEncoder("gpt2", BYTES, DOUBLING, {})
+    streams = np.arange(2, dtype=np.uint64)
+    with stopped():  # hours of work: of a million candidates nearly all are passed over before each merge
+        encoder.encode(["a" * 1_000_000] * 2, NOTHING_ADDED, n_threads, dropout=0.99999, streams=streams)
+    assert encoder.encode_one("a" * 8 + " a", NOTHING_ADDED) == [100, 32, 97]
+
+
+def test_encoding_pretokens_stops():
+    encoder = PretokenEncoder(BYTES, DOUBLING, {}, {})
+    data, n = b"a" * 40_000_000, 400
+    with stopped(0.2):
+        encoder.encode(data, np.linspace(0, len(data), n + 1).astype(np.int64))
+    ids, _ = encoder.encode(b"a" * 8, np.array([0, 8]))
+    assert ids.tolist() == [100]
 
 
 def interrupted(program):
