@@ -30,6 +30,9 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
+
+sys.path.insert(0, str(Path(__file__).parent))  # PYTHONSAFEPATH leaves it out
+
 from encode_tables import SENTENCE, agreement, goals, restored, surroundings, table
 from encoders import ENCODERS, Encoder, Rows, Setting, write_tokenizers
 from harness import Run, environment, fetch, installed, measure, megabytes, save, take_turns, versions

@@ -9,6 +9,7 @@ tables. docs/paper.md shows and explains them.
 """
 
 import json
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,9 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+
+sys.path.insert(0, str(Path(__file__).parent))  # PYTHONSAFEPATH leaves it out
+
 from harness import markdown
 
 import hf_scaffold as hs

@@ -19,6 +19,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+sys.path.insert(0, str(Path(__file__).parent))  # PYTHONSAFEPATH leaves it out
+
 from harness import Run, environment, fetch, installed, markdown, measure, save, take_turns
 from trainers import TRAINERS
 

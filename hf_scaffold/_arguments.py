@@ -221,8 +221,8 @@ def shortened(value: Any) -> str:
     """What was given, for messages: short values themselves, with their kind; of others the kind.
 
     Example:
-        >>> shortened("300"), shortened(None), shortened(range(10**6)), shortened("x" * 100)
-        ("the string '300'", 'None', 'the range range(0, 1000000)', 'a string')
+        >>> shortened("300"), shortened(None), shortened([1.5]), shortened("x" * 100)
+        ("the string '300'", 'None', 'the list [1.5]', 'a string')
     """
     if value is None or isinstance(value, bool):
         return repr(value)

@@ -15,6 +15,8 @@ import time
 import warnings
 from collections import Counter
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PYTHONSAFEPATH leaves it out
+
 from native_cases import Round
 
 N_TEXTS, N_CALLS = 2000, 20

@@ -1,35 +1,286 @@
-"""The examples in docs/ run and show what they say."""
+"""Every code block and command of the README and docs/ runs as printed, beside the files it speaks of.
 
-import doctest
+A page's blocks run in order, in one folder and one process: without torch, and with a Hub on this machine.
+"""
+
+import json
+import os
+import random
 import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from hub_server import HubServer
 
 import hf_scaffold as hs
 
-DOCS = sorted((Path(__file__).parents[1] / "docs").glob("*.md"))
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+if (ROOT / "SECURITY.md").exists():
+    PAGES.append(ROOT / "SECURITY.md")
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+# Pages that show nothing to run, and why. That such a page has no block is a test, too.
+WITHOUT_EXAMPLES = {
+    "algorithm.md": "it defines a method; its example by hand is in tests/test_trainer.py",
+    "security.md": "it makes promises, each with the name of the test that keeps it",
+    "SECURITY.md": "it says whom to write to",
+}
+# Blocks that are no code, by the words they begin with.
+NO_CODE = {"algorithm.md": ("n a · z o · A r",)}
+# Commands that are checked, not run, and why.
+NOT_RUN = {
+    "make": "it builds the environment that this suite runs in, or runs for minutes to hours",
+    "pip": "it needs a network",
+    "python": "a benchmark, on corpora of many megabytes; tests/test_benchmarks.py runs it on small ones",
+}
 
 
-@pytest.mark.parametrize("path", DOCS, ids=[path.name for path in DOCS])
-def test_sessions(path):
-    failed, _ = doctest.testfile(str(path), module_relative=False, encoding="utf-8")
-    assert failed == 0
+@dataclass(frozen=True)
+class Block:
+    """A piece of a page: kind is "python", "session" or "shell"."""
+
+    kind: str
+    line: int
+    text: str
+
+
+def blocks_of(page):
+    """The fenced and indented blocks, in order; an indented one is a block only after an empty line."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    i = 0
+    while i < len(lines):
+        start = i
+        if lines[i].startswith("```"):
+            language = lines[i].removeprefix("```").strip()
+            i = lines.index("```", i + 1)
+            text = "\n".join(lines[start + 1 : i])
+            kind = "session" if language == "python" and ">>> " in text else language
+            yield Block({"sh": "shell", "console": "shell"}.get(kind, kind), start + 2, text)
+        elif lines[i].startswith("    ") and (i == 0 or not lines[i - 1].strip()):
+            while i < len(lines) and (lines[i].startswith("    ") or not lines[i].strip()):
+                i += 1
+            text = "\n".join(line[4:] for line in lines[start:i]).rstrip()
+            if not text.startswith(NO_CODE.get(page.name, ("\0",))):
+                yield Block("shell", start + 1, text)
+            continue
+        i += 1
+
+
+def commands_of(block):
+    """The commands of a block in the shell, with the numbers of their lines."""
+    text = block.text.replace("\\\n", "  ")
+    for number, line in enumerate(text.splitlines(), block.line):
+        if line.strip():
+            yield number, line
+
+
+# ---- what is there to run
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_have_examples(page):
+    assert bool([*blocks_of(page)]) == (page.name not in WITHOUT_EXAMPLES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_there_is_no_other_kind_of_block(page):
+    for block in blocks_of(page):
+        assert block.kind in ("python", "session", "shell"), f"{page.name}:{block.line}"
+        if block.kind == "shell":
+            for number, line in commands_of(block):
+                program = Path(shlex.split(line, comments=True)[0]).name
+                assert program in {"hf-scaffold", *NOT_RUN}, f"{page.name}:{number}: {line}"
+
+
+def test_reasons_are_needed():
+    pages = {page.name: page for page in PAGES}
+    for name, starts in NO_CODE.items():
+        text = pages[name].read_text(encoding="utf-8")
+        assert all(f"\n    {start}" in text for start in starts)
+    programs = {
+        Path(shlex.split(line, comments=True)[0]).name
+        for page in PAGES
+        for block in blocks_of(page)
+        if block.kind == "shell"
+        for _, line in commands_of(block)
+    }
+    assert programs == {"hf-scaffold", *NOT_RUN}
+
+
+# ---- what is checked only
+
+
+def checked_only():
+    for page in PAGES:
+        for block in blocks_of(page):
+            if block.kind == "shell":
+                for number, line in commands_of(block):
+                    words = shlex.split(line, comments=True)
+                    if Path(words[0]).name in NOT_RUN:
+                        yield pytest.param(words, id=f"{page.name}:{number}")
+
+
+@pytest.mark.parametrize("words", [*checked_only()])
+def test_commands_that_are_not_run_would_be_found(words):
+    program, *arguments = words
+    match Path(program).name:
+        case "make":
+            target, *settings = arguments
+            assert target in re.search(r"^\.PHONY:(.*)$", MAKEFILE, re.MULTILINE)[1].split()
+            for setting in settings:
+                assert f"$({setting.partition('=')[0]})" in MAKEFILE
+        case "pip":
+            assert arguments == ["install", "."] or re.fullmatch(r"hf_scaffold\[.+\]", arguments[1])
+        case "python":
+            script, *options = arguments
+            shown = subprocess.run(
+                [sys.executable, ROOT / script, "--help"], capture_output=True, text=True, check=True
+            ).stdout
+            for option in options:
+                assert not option.startswith("-") or option in shown
+
+
+def test_extras_that_pages_name_are_there():
+    named = {
+        extra.strip()
+        for page in PAGES
+        for found in re.findall(r"hf_scaffold\[([^\]]+)\]|extras: (.*)", page.read_text(encoding="utf-8"))
+        for extra in re.findall(r"\w+", found[0]) + re.findall(r"\[(\w+)\]", found[1])
+    }
+    assert {"all", "baselines", "report"} <= named
+    for extra in named:
+        assert re.search(rf"^{extra} = \[", PROJECT, re.MULTILINE), extra
+
+
+# ---- what is run
+
+DRIVER = """
+import doctest, json, subprocess, sys, traceback
+
+sys.modules["torch"] = None  # no page may need it
+page, blocks = json.load(sys.stdin)
+names = {"__name__": "__main__"}
+for kind, line, text in blocks:
+    print(f"---- {page}:{line}", flush=True)
+    if kind == "python":
+        exec(compile("\\n" * (line - 1) + text, page, "exec"), names)
+    elif kind == "session":
+        test = doctest.DocTestParser().get_doctest(text, names, f"{page}:{line}", page, line)
+        if doctest.DocTestRunner().run(test, clear_globs=False).failed:
+            sys.exit(1)
+        names.update(test.globs)
+    else:
+        subprocess.run(text, shell=True, check=True)
+"""
+
+NOVEL = (files("hf_scaffold") / "data" / "wuthering-heights.txt").read_text(encoding="utf-8").splitlines()
+
+
+def text_of(seed, n_lines=400):
+    return "\n".join(random.Random(seed).choices(NOVEL, k=n_lines)) + "\n"
+
+
+def write(path, text):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def make_books(folder):
+    for seed, name in enumerate(["emma", "middlemarch", "villette"]):
+        write(folder / "books" / f"{name}.txt", text_of(seed))
+
+
+def make_corpus(folder):
+    import zstandard
+
+    rows = "".join(json.dumps({"text": text_of(seed, 20)}) + "\n" for seed in range(9))
+    (folder / "corpus").mkdir()
+    (folder / "corpus" / "a.jsonl.zst").write_bytes(zstandard.ZstdCompressor().compress(rows.encode()))
+
+
+def save_trained(path):
+    hs.train_tokenizer([text_of("tokenizer")], 400, eos_token="<|endoftext|>").save_pretrained(path)
+
+
+def save_stock(path):
+    counts = hs.count([text_of("stock")], pretokenizer="gpt2")
+    hs.train_baseline("bpe", counts, 400).save_pretrained(path)
+
+
+# What a page speaks of as the reader's own.
+READERS = {
+    "books/": make_books,
+    "corpus/": make_corpus,
+    "other.txt": lambda folder: write(folder / "other.txt", text_of("other")),
+    "held-out.txt": lambda folder: write(folder / "held-out.txt", text_of("held-out")),
+    "my-tokenizer": lambda folder: save_trained(folder / "my-tokenizer"),
+    "my-old-tokenizer": lambda folder: save_stock(folder / "my-old-tokenizer"),
+    "gpt2-like-folder": lambda folder: save_stock(folder / "gpt2-like-folder"),
+}
+NEEDS = {
+    "README.md": ["books/", "other.txt", "held-out.txt", "my-old-tokenizer", "gpt2-like-folder"],
+    "report.md": ["books/", "other.txt"],
+    "shards.md": ["corpus/", "my-tokenizer"],
+}
+# And what the README's reader has at the end.
+MADE = {
+    "README.md": [
+        *("my-tokenizer/scaffold.json", "my-bpe/log.jsonl", "books.parquet", "report.html"),
+        *("shards/shard-00000.bin", "shards/index.json"),
+    ],
+    "report.md": ["report.html"],
+    "shards.md": ["shards/shard-00000.bin"],
+}
+
+
+def steps_of(page):
+    """The blocks to run, as the driver takes them."""
+    for block in blocks_of(page):
+        if block.kind != "shell":
+            yield block.kind, block.line, block.text
+            continue
+        for number, line in commands_of(block):
+            if Path(shlex.split(line, comments=True)[0]).name not in NOT_RUN:
+                yield "shell", number, line
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if [*steps_of(page)]], ids=lambda page: page.name)
+def test_pages_run_as_printed(page, tmp_path):
+    folder, home = tmp_path / "reader", tmp_path / "home"
+    folder.mkdir()
+    home.mkdir()
+    for need in NEEDS.get(page.name, ()):
+        READERS[need](folder)
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
+    with HubServer({"token-of-me": "me"}) as hub:
+        environment = {
+            **bare,
+            **hub.environment(home, token="token-of-me"),
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONWARNINGS": "ignore",  # the texts are small, so that vocabularies are, too
+        }
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", DRIVER],
+            input=json.dumps([page.name, [*steps_of(page)]]),
+            env=environment,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    for name in MADE.get(page.name, ()):
+        assert (folder / name).is_file(), name
 
 
 def test_every_public_name_is_described():
-    text = next(path for path in DOCS if path.name == "python.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     described = set(re.findall(r"`(\w+)", text))
     assert set(hs.__all__) <= described
-
-
-def test_shards_are_made_as_described(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("corpus").mkdir()
-    Path("corpus", "a.jsonl").write_text('{"text": "a document"}\n', encoding="utf-8")
-    page = next(path for path in DOCS if path.name == "shards.md").read_text(encoding="utf-8")
-    code = re.search("```python\n(.*?)```", page, re.DOTALL)[1].replace(".jsonl.zst", ".jsonl")
-    names = {"tokenizer": hs.train_tokenizer(["a document"], vocab_size=258)}
-    exec(code, names)
-    assert names["index"].n_documents == 1
-    assert hs.ShardIndex.load("shards") == names["index"]

@@ -30,7 +30,12 @@ def row_of(module):
 
 def imported(path):
     """The package's modules that a module imports, at the top or inside functions, but for types alone."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {f"{name}.py" for name in ours_in(path.read_text(encoding="utf-8"))} & set(MODULES)
+
+
+def ours_in(code):
+    """The names of the package's modules that code of one of them imports, however it spells that."""
+    tree = ast.parse(code)
     for_types = {
         node
         for block in ast.walk(tree)
@@ -39,13 +44,47 @@ def imported(path):
     }
     names = set()
     for node in ast.walk(tree):
-        if not isinstance(node, ast.ImportFrom) or node in for_types:
-            continue
-        if node.module == "hf_scaffold":
-            names |= {f"{alias.name}.py" for alias in node.names}
-        elif (node.module or "").startswith("hf_scaffold."):
-            names.add(f"{node.module.removeprefix('hf_scaffold.')}.py")
-    return names & set(MODULES)
+        if node not in for_types:
+            names |= {*modules_of(node)}
+    return {name.removeprefix("hf_scaffold.") for name in names if name.startswith("hf_scaffold.")}
+
+
+def modules_of(node):
+    """The modules that a statement or call may import, by their full names."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        # The package is flat: one dot is the package itself.
+        parts = ["hf_scaffold" if node.level else None, node.module]
+        module = ".".join(filter(None, parts))
+        yield module
+        yield from (f"{module}.{alias.name}" for alias in node.names)
+    elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        name = getattr(node.args[0], "value", "")  # where it isn't a constant, this can't tell
+        yield f"hf_scaffold{name}" if name.startswith(".") else name
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from hf_scaffold.report import Report",
+        "from hf_scaffold import report",
+        "import hf_scaffold.report",
+        "import hf_scaffold.report as r",
+        "from .report import Report",
+        "from . import report",
+        "def late():\n    from . import report as r",
+        "import importlib\nimportlib.import_module('hf_scaffold.report')",
+        "import importlib\nimportlib.import_module('.report', 'hf_scaffold')",
+    ],
+)
+def test_no_spelling_of_an_import_is_missed(code):
+    assert ours_in(code) == {"report"} | ({"report.Report"} if "Report" in code else set())
+
+
+def test_imports_for_types_and_of_others_do_not_count():
+    assert ours_in("if TYPE_CHECKING:\n    from .report import Report") == set()
+    assert ours_in("import report, json\nfrom reports import report") == set()
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -66,7 +105,7 @@ def test_what_goes_to_the_hub_needs_nothing_of_ours():
     ours = {
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "hf_scaffold"
+        if any(name.split(".")[0] == "hf_scaffold" for name in modules_of(node))
     }
     assert ours
     assert ours <= in_try
