@@ -1,0 +1,110 @@
+"""What the merge loops refuse by themselves, and what training costs on text that repeats itself."""
+
+import time
+
+import numpy as np
+import pytest
+
+import hf_scaffold as hs
+from hf_scaffold._counter import PretokenCounter, first_out_of_order
+from hf_scaffold._trainer import AmbiguousMergeLoop, MergeLoop, MergeReplay
+
+GIVEN = {
+    "symbols": np.array([0, 1, 1, 2], np.int32),
+    "offsets": np.array([0, 3, 4]),
+    "counts": np.array([5, 1]),
+    "tokens": [b"a", b"##b", b"c"],
+    "n_special": 0,
+    "min_frequency": 0,
+    "max_token_length": 0,
+    "scaffold": True,
+    "prefix_length": 2,
+}
+WRONG = {
+    "symbol beyond": ({"symbols": np.array([0, 1, 3, 2], np.int32)}, "symbol 2 is 3; the tokens are 0 to 2"),
+    "symbol below": ({"symbols": np.array([0, -1, 1, 2], np.int32)}, "symbol 1 is -1"),
+    "no prefix": ({"symbols": np.array([0, 2, 1, 2], np.int32)}, "symbol 1 continues a pre-token"),
+    "descending offsets": ({"offsets": np.array([0, 6, 4])}, "offset 1 is 6"),
+    "offsets that go back": ({"offsets": np.array([0, 3, 2, 4]), "counts": np.ones(3, int)}, "offset 2 is 2"),
+    "offsets from 1": ({"offsets": np.array([1, 3, 4])}, "offsets must be 3 positions from 0 to 4"),
+    "offsets beyond": ({"offsets": np.array([0, 3, 5])}, "offsets must be"),
+    "too few offsets": ({"offsets": np.array([0, 4])}, "offsets must be"),
+    "no offsets": ({"offsets": np.zeros(0, int), "counts": np.zeros(0, int)}, "offsets must be"),
+    "count 0": ({"counts": np.array([5, 0])}, "count 1 is 0; counts are from 1"),
+    "negative count": ({"counts": np.array([-5, 1])}, "count 0 is -5"),
+    "min_frequency": ({"min_frequency": -1}, "min_frequency is -1; it must be from 0 to 9223372036854775807"),
+    "large min_frequency": ({"min_frequency": 2**63}, "min_frequency is 9223372036854775808"),
+    "max_token_length": ({"max_token_length": 2**40}, "max_token_length is 1099511627776"),
+    "n_special": ({"n_special": 4}, "n_special is 4; it must be from 0 to 3"),
+    "prefix_length": ({"prefix_length": -1}, "prefix_length is -1"),
+}
+
+
+@pytest.mark.parametrize("kind", [MergeLoop, AmbiguousMergeLoop])
+@pytest.mark.parametrize("name", WRONG)
+def test_loops_check_what_they_are_given(kind, name):
+    changed, message = WRONG[name]
+    with pytest.raises(ValueError, match=message):
+        kind(**{**GIVEN, **changed})
+
+
+def test_loops_take_what_is_right():
+    loop = MergeLoop(**{**GIVEN, "max_token_length": np.int64(7), "min_frequency": np.int32(1)})
+    assert loop.run(np.int64(5)) == "vocab_size"
+    with pytest.raises(ValueError, match="vocab_size is -1"):
+        loop.run(-1)
+    with pytest.raises(ValueError, match="vocab_size is 18446744073709551616"):
+        loop.run(2**64)
+
+
+@pytest.mark.parametrize("rule", [(0, 1, 3), (-1, 1, 2), (0, 3, 2)])
+def test_replay_checks_its_rules(rule):
+    arrays = [GIVEN[name] for name in ("symbols", "offsets", "counts", "tokens")]
+    with pytest.raises(ValueError, match=r"rule 0 names token -?\d of 3"):
+        MergeReplay(*arrays, np.array([rule], np.int32))
+    with pytest.raises(ValueError, match="rows of three tokens"):
+        MergeReplay(*arrays, np.zeros((1, 2), np.int32))
+
+
+@pytest.mark.parametrize("kind", [MergeLoop, AmbiguousMergeLoop])
+def test_a_loop_is_set_up_once(kind):
+    loop = kind(**GIVEN)
+    with pytest.raises(RuntimeError, match="set up once"):
+        loop.__init__(**GIVEN)
+    with pytest.raises(RuntimeError, match="left in the middle"):
+        kind.__new__(kind).run(3)
+
+
+@pytest.mark.parametrize("offsets", [[0, 5, 2], [0, 1, 9], [-1, 0, 1], [2, 1, 0]])
+def test_tables_of_strings_are_read_within_their_data(offsets):
+    with pytest.raises(ValueError, match="offsets must ascend"):
+        first_out_of_order(b"abcd", np.array(offsets))
+
+
+def test_a_counter_needs_no_init():
+    with pytest.raises(TypeError):
+        PretokenCounter.__new__(PretokenCounter)
+
+
+def fibonacci(n):
+    shorter, word = "a", "ab"
+    while len(word) < n:
+        shorter, word = word, word + shorter
+    return word[:n]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda n: "a" * n, lambda n: "ab" * (n // 2), fibonacci], ids=["a", "ab", "fib"]
+)
+def test_training_is_near_linear_in_text_that_repeats_itself(make):
+    """One pre-token, eight times as long: quadratic would take sixty-four times as long."""
+
+    def seconds(n):
+        counts = hs.PreTokenCounts.from_mapping({make(n): 1})
+        begin = time.process_time()
+        with pytest.warns(UserWarning, match="no pair of tokens is left"):
+            hs.train(counts, 2000)
+        return time.process_time() - begin
+
+    shorter = min(seconds(1 << 17) for _ in range(2))
+    assert seconds(1 << 20) < 24 * shorter
