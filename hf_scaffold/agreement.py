@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ Rows = NDArray[np.bool_]  # for each distinct pre-token
 # most of them are words of one document. See docs/algorithm.md.
 RARE = 3
 _SAMPLE = 1 << 14  # of the rare pre-tokens
+_SLICE = 1 << 20  # bytes encoded at a time
 _MAX_COUNT = 2**63 - 1
 
 
@@ -105,9 +107,33 @@ def _encode_both(
     exact: PretokenEncoder, raw: PretokenEncoder, counts: PreTokenCounts, rows: Rows | None = None
 ) -> tuple[EncodedRows, EncodedRows]:
     data, offsets = (counts.data, counts.offsets) if rows is None else _rows(counts, rows)
-    with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(lambda encoder: encoder.encode(data, offsets), (exact, raw))
-    return first, second
+    parts = _slices(data, offsets)
+    pool = ThreadPoolExecutor(2)
+    try:
+        running = [[pool.submit(encoder.encode, *part) for part in parts] for encoder in (exact, raw)]
+        first, second = ([part.result() for part in encoded] for encoded in running)
+    finally:
+        pool.shutdown(cancel_futures=True)  # Ctrl-C waits for the slices at work alone
+    return _joined(first), _joined(second)
+
+
+def _slices(data: bytes, offsets: NDArray[np.int64]) -> list[tuple[memoryview, NDArray[np.int64]]]:
+    """The pre-tokens in slices of about _SLICE bytes, each with offsets of its own."""
+    cuts = np.searchsorted(offsets, np.arange(_SLICE, len(data), _SLICE), side="right") - 1
+    bounds = np.unique([0, *cuts.tolist(), len(offsets) - 1]).tolist()
+    view = memoryview(data)
+    return [
+        (view[offsets[begin] : offsets[end]], offsets[begin : end + 1] - offsets[begin])
+        for begin, end in pairwise(bounds)
+    ]
+
+
+def _joined(parts: list[EncodedRows]) -> EncodedRows:
+    if not parts:
+        return np.zeros(0, np.int32), np.zeros(1, np.int64)
+    starts = np.cumsum([0, *(len(ids) for ids, _ in parts)])
+    ends = [ends[1:] + start for (_, ends), start in zip(parts, starts, strict=False)]
+    return np.concatenate([ids for ids, _ in parts]), np.concatenate([[0], *ends]).astype(np.int64)
 
 
 def _rows(counts: PreTokenCounts, rows: Rows) -> tuple[bytes, NDArray[np.int64]]:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import hf_scaffold as hs
-from hf_scaffold import baselines
+from hf_scaffold import agreement, baselines
 from hf_scaffold._child import in_child
 from hf_scaffold._counter import PretokenCounter
 from hf_scaffold._encoder import PretokenEncoder
@@ -158,6 +158,15 @@ def test_encoding_pretokens_stops():
         encoder.encode(data, np.linspace(0, len(data), n + 1).astype(np.int64))
     ids, _ = encoder.encode(b"a" * 8, np.array([0, 8]))
     assert ids.tolist() == [100]
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_agreement_is_the_same_in_slices(size, english_text, monkeypatch):
+    counts = hs.count([english_text[:50_000]])
+    bpe = hs.train(counts, 600)
+    monkeypatch.setattr(agreement, "_SLICE", size)
+    again = agreement.measure(bpe, counts)
+    assert (again.measured, again.merges_only) == (bpe.raw_agreement, bpe.raw_agreement_merges_only)
 
 
 def interrupted(program):
