@@ -40,9 +40,10 @@ from tokenizers.decoders import ByteFallback
 
 import hf_scaffold as hs
 from hf_scaffold import tokenization_scaffold
+from hf_scaffold._cpus import n_cpus
 from hf_scaffold._text_encoder import AddedTokenFinder, TextEncoder
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.native import LazyEncodings
+from hf_scaffold.native import LEAST_FOR_THREADS, LazyEncodings, n_threads, shown_bytes
 from hf_scaffold.pretokenize import PRESETS
 
 torch = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
@@ -592,10 +593,26 @@ def test_threads_share_a_batch():
 
 
 @pytest.mark.parametrize("variable", ["TOKENIZERS_PARALLELISM", "RAYON_NUM_THREADS"])
-@pytest.mark.parametrize("value", ["0", "1", "false", "5", "no number"])
+@pytest.mark.parametrize("value", ["0", "1", "false", "5", "no number", "²", "99999999999"])
 def test_the_number_of_threads_changes_nothing(monkeypatch, variable, value):
     monkeypatch.setenv(variable, value)
     test_threads_share_a_batch()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "number"),
+    [
+        *[("3", 3), ("+3", 3), ("256", 256), ("257", 256), ("99999999999", 256), ("9" * 19, 256)],
+        *[(odd, None) for odd in ("", "0", "²", "٣", "-1", "1.5", " 2", "1_0", "9" * 20, "9" * 5000, "x")],
+    ],
+)
+def test_the_number_of_threads_that_is_asked_for(monkeypatch, wanted, number):
+    """As the backend reads it; where it can't, or there is none, each processor has one."""
+    monkeypatch.setenv("RAYON_NUM_THREADS", wanted)
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    monkeypatch.setattr("hf_scaffold.native.multiprocessing.parent_process", lambda: None)
+    assert n_threads(LEAST_FOR_THREADS) == (number or n_cpus())
+    assert n_threads(LEAST_FOR_THREADS - 1) == 1
 
 
 def encoded(tokenizer, texts):
@@ -723,14 +740,20 @@ def test_arrays_and_arrow_hold_the_ids_of_a_call(post_processor):
             assert (same_ids.tolist(), same_offsets.tolist()) == (ids.tolist(), offsets.tolist())
 
 
+KINDS = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.string_view(), pa.binary_view()]
+KINDS.append(pa.dictionary(pa.int8(), pa.string()))
+
+
 def utf8_forms(texts):
     """The texts as bytes, and as columns of Arrow tables: whole, in chunks, and as slices of others."""
     yield [text.encode() for text in texts]
-    for kind in (pa.string(), pa.large_string()):
-        yield pa.array(texts, kind)
-        yield pa.array(["before", *texts, "behind"], kind)[1:-1]
-        yield pa.chunked_array([texts[:1], [], texts[1:]], kind)
-        yield pa.chunked_array([["before", *texts]], kind)[1:]
+    for kind in KINDS:
+        yield pa.array(texts, pa.string()).cast(kind)
+        yield pa.array(["before", *texts, "after"], pa.string()).cast(kind)[1:-1]
+        yield pa.array([None, *texts, "after"], pa.string()).cast(kind)[1:-1]
+        yield pa.chunked_array([texts[:1], [], texts[1:]], pa.string()).cast(kind)
+        yield pa.chunked_array([["before", *texts]], pa.string()).cast(kind)[1:]
+        yield pa.chunked_array([[None, "before"], texts[:2], texts[2:]], pa.string()).cast(kind)[2:]
 
 
 def test_long_utf8_is_encoded_as_strings_are():
@@ -785,10 +808,49 @@ def test_arrays_take_iterables_and_arrow_columns():
             assert [a.tolist() for a in found] == [a.tolist() for a in expected]
 
 
-def test_arrays_of_what_is_no_text_are_refused():
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (["a", 3], r"texts\[1\] is a int, not a str or UTF-8 as bytes"),
+        (["a", b"b", ["c"]], r"texts\[2\] is a list"),
+        (["a", bytearray(b"b")], r"texts\[1\] is a bytearray"),
+        (["a", None, "b"], r"texts\[1\] is null; drop such rows, or fill them: column.fill_null\(''\)"),
+        ([b"a", None], r"texts\[1\] is null"),
+        ([None], r"texts\[0\] is null"),
+        (pa.nulls(2), r"texts\[0\] is null"),
+        (pa.array([1, 2]), r"texts\[0\] is a int"),
+        (pa.array([["a"], ["b"]]), r"texts\[0\] is a list"),
+        (pa.chunked_array([["a"], [], ["b", "c", None]]), r"texts\[3\] is null"),
+        (pa.array(["a", None, "b"])[1:], r"texts\[0\] is null"),
+        *[(pa.array(["a", "b", None], pa.string()).cast(kind), r"texts\[2\] is null") for kind in KINDS],
+        (pa.DictionaryArray.from_arrays([0, 1, 0], ["a", None]), r"texts\[1\] is null"),
+        ("hug", r"texts is a single str, not a batch of texts; put it into a list: \[text\]"),
+        (b"hug", "texts is a single bytes"),
+        (bytearray(b"hug"), "texts is a single bytearray"),
+        (np.str_("hug"), "texts is a single str_"),
+        ({"text": ["a"]}, "texts is a dict, not a batch of texts; give one of its columns"),
+        (pa.table({"text": ["a"]}), "texts is a Table, not a batch of texts; give one of its columns"),
+        (pa.record_batch({"text": ["a"]}), "texts is a RecordBatch, not a batch"),
+        (3, "not iterable"),
+    ],
+)
+def test_arrays_of_what_is_no_text_are_refused(texts, words):
     for tokenizer in twins(Tokenizer()):
-        with pytest.raises((TypeError, ValueError)):
-            tokenizer.encode_batch_to_arrays(["a", 3])
+        for encode in (tokenizer.encode_batch_to_arrays, tokenizer.encode_to_arrow):
+            with pytest.raises(TypeError, match=words):
+                encode(texts)
+            with pytest.raises(TypeError, match=words):
+                encode(texts, dropout=0.1)
+
+
+def test_offsets_of_arrow_columns_are_not_trusted():
+    """A file may say anything of where its texts begin."""
+    tokenizer, _ = twins(Tokenizer())
+    for inner in ([4, 3], [-1, 2], [3, 2], [1 << 30, 3], [0, -(1 << 62)]):
+        buffers = [None, pa.py_buffer(np.array([0, *inner, 3], np.int64)), pa.py_buffer(b"abc")]
+        column = pa.Array.from_buffers(pa.large_string(), 3, buffers)
+        with pytest.raises(ValueError, match=r"text \d from"):
+            tokenizer.encode_batch_to_arrays(column)
 
 
 # ---- decoding
@@ -867,6 +929,50 @@ def test_another_decoder_is_the_backends(tokenizer):
     assert tokenizer.decode(ids) == "Arizona zona"
     tokenizer.backend_tokenizer.decoder = ByteFallback()
     assert tokenizer.decode(ids) == tokenizer.backend_tokenizer.decode(ids) != "Arizona zona"
+
+
+class Shouting:
+    """A part of a backend written in Python, of which nothing tells what it does now."""
+
+    def __init__(self):
+        self.is_loud = False
+
+    def normalize(self, normalized):
+        if self.is_loud:
+            normalized.uppercase()
+
+    def pre_tokenize(self, pre_tokenized):
+        pre_tokenized.split(lambda i, text: [text])
+
+
+@pytest.mark.parametrize("part", ["normalizer", "pre_tokenizer"])
+def test_a_part_in_python_does_not_make_decoding_start_anew(part, monkeypatch):
+    native, general = twins(Tokenizer(added=(("Zo", {"normalized": True}),)))
+    ids = [*range(40, 90), len(native) - 1]
+    made = []
+    shown = shown_bytes
+    monkeypatch.setattr("hf_scaffold.native.shown_bytes", lambda *args: made.append(args) or shown(*args))
+    parts = []
+    for tokenizer in (native, general):
+        parts.append(Shouting())
+        kind = {"normalizer": normalizers.Normalizer, "pre_tokenizer": pre_tokenizers.PreTokenizer}[part]
+        setattr(tokenizer.backend_tokenizer, part, kind.custom(parts[-1]))
+    for _ in range(5):
+        assert native.decode(ids) == general.decode(ids)
+    assert len(made) == 1
+    for is_loud in (True, False):
+        for written in parts:
+            written.is_loud = is_loud
+        assert native.decode(ids) == general.decode(ids)
+        for tokenizer, written in zip((native, general), parts, strict=True):
+            setattr(tokenizer.backend_tokenizer, part, kind.custom(written))
+        for _ in range(3):
+            assert native.decode(ids) == general.decode(ids)
+        for tokenizer in (native, general):
+            tokenizer.add_tokens([f"new{is_loud}"])
+        for _ in range(3):
+            assert native.decode([*ids, len(native) - 1]) == general.decode([*ids, len(native) - 1])
+    assert len(made) <= 7
 
 
 def test_the_fuzzer_runs_and_ends():
