@@ -272,13 +272,15 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         **kwargs: Any,
     ) -> BatchEncoding:
         """`_encode_plus` by the backend, which may be another one with the same added tokens."""
-        # Stock code runs on a twin of self with a backend of its own: nothing of self changes in a call.
+        # Stock code runs on a twin of self with its own backend: nothing of self changes in a call. Names
+        # come first, then the backend: so this has every token that is named, whatever other threads do.
         call = object.__new__(type(self))
+        call.__dict__.update(self.__dict__, _special_tokens_map=self._special_tokens_map.copy())
         state = self._state_of(public)
         expanded = self._expanded(None if draw else dropout)
         pipelines = partial(expanded.pipelines_of, public, state)
         backend = CallBackend(public, expanded, pipelines, self._asks_for_ids_only(kwargs), draw)
-        call.__dict__.update(self.__dict__, _tokenizer=backend, native=False)
+        call.__dict__.update(_tokenizer=backend, native=False)
         try:
             return super(ScaffoldTokenizerFast, call)._encode_plus(text, text_pair, **kwargs)
         except TypeError:
@@ -328,6 +330,15 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
             for name in DERIVED_FROM_MODEL:
                 self.cache.pop(name, None)
         return (model, AddedTokens.of(public).state, *parts)
+
+    def add_special_tokens(self, *args: Any, **kwargs: Any) -> int:
+        """As stock, but tokens are added before they are named: no thread ever sees a name without an id."""
+        unnamed = copy.copy(self)
+        for name in ("_special_tokens_map", "_extra_special_tokens"):
+            unnamed.__dict__[name] = copy.copy(self.__dict__[name])
+        added: int = super(ScaffoldTokenizerFast, unnamed).add_special_tokens(*args, **kwargs)
+        super().add_special_tokens(*args, **kwargs)
+        return added
 
     def _add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
         refuse_ids_in_gaps(self._public, new_tokens)

@@ -114,6 +114,44 @@ def test_tokens_may_be_added_meanwhile(native, again):
     assert tok(text)["input_ids"] == states[-1]
 
 
+def test_padding_tokens_may_be_named_meanwhile(native):
+    """A call pads with a token that its text is searched for, too; nothing is padded with what has no id."""
+    names = [f"<p{k}>" for k in range(60)]
+    batch = ["".join(names), "a"]
+    alone = toys.tokenizer(native=native)
+    states = [alone(batch)["input_ids"][0]]
+    for name in names:
+        alone.add_special_tokens({"pad_token": name})
+        states.append(alone(batch)["input_ids"][0])
+    tok = toys.tokenizer(native=native)
+    pad_ids = [tok.pad_token_id, *alone.convert_tokens_to_ids(names)]
+
+    def work(i):
+        if i == 0:
+            for k, name in enumerate(names):
+                tok.add_special_tokens({"pad_token": name})
+                tok.padding_side = ("left", "right")[k % 2]
+            return []
+        calls = [{"padding": True}, {"padding": True, "return_tensors": "np"}]
+        return [tok(batch, **calls[k % 2])["input_ids"] for k in range(40)]
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        made = at_once(work, 5)
+    finally:
+        sys.setswitchinterval(interval)
+    for long, short in [[list(map(int, row)) for row in rows] for seen in made for rows in seen]:
+        n_known = states.index(long)
+        (token_id,) = alone("a")["input_ids"]
+        assert short.count(token_id) == 1
+        (pad_id,) = {*short} - {token_id}
+        assert pad_ids.index(pad_id) <= n_known
+        assert len(short) == len(long)
+        assert token_id in (short[0], short[-1])
+    assert tok(batch, padding=True)["input_ids"][0] == states[-1]
+
+
 SCRIPT = """
 import multiprocessing, sys, threading
 sys.path.insert(0, sys.argv[1])
