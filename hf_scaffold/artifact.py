@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import itertools
 import json
 import math
@@ -548,10 +549,18 @@ class ScaffoldBPE:
         """Read what `save` wrote.
 
         Raises:
-            FileNotFoundError: one of the files isn't there.
+            FileNotFoundError: one of the files isn't there; or the folder is a tokenizer's.
+            NotADirectoryError: a file is given.
             ArtifactError: a file is truncated or they contradict each other; names file and entry.
         """
         folder = Path(folder)
+        if folder.is_file():
+            raise NotADirectoryError(errno.ENOTDIR, "an artifact is a folder, not a file", str(folder))
+        if (folder / "tokenizer.json").is_file() and not (folder / DEMOLISH_FILE).is_file():
+            hint = "a tokenizer's folder, for AutoTokenizer.from_pretrained"
+            if (folder / "artifact" / DEMOLISH_FILE).is_file():
+                hint += "; its artifact is in the folder artifact there"
+            raise FileNotFoundError(errno.ENOENT, hint, str(folder))
         # `train` saves an artifact beside a tokenizer, and together with it.
         parent, name = os.path.split(os.path.realpath(folder))
         names = tuple(os.path.join(name, file) for file in FILES)

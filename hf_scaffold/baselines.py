@@ -369,6 +369,8 @@ def load_any_tokenizer(source: str | os.PathLike[str]) -> Any:
     """
     path = Path(source)
     loader = _LOADERS.get(path.suffix)
+    if (path / "demolish.json").is_file() and not (path / "tokenizer.json").is_file():
+        raise ConfigurationError(f"{path} is an artifact's folder; read it with hs.ScaffoldBPE.load")
     if loader is None or path.is_dir():
         from transformers import AutoTokenizer
 

@@ -23,6 +23,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 
+from hf_scaffold._arguments import warn
 from hf_scaffold.errors import ConfigurationError, CorpusError
 
 __all__ = [
@@ -237,6 +238,8 @@ class _Reader:
                 f"the first str of {describe_source(source)}, {first!r}, is the name of a file, but each str "
                 "of an iterable is a document; to read files, give pathlib.Path objects"
             )
+        if isinstance(first, str) and _looks_like_a_path(first):
+            warn(f"the first document is {first!r}; if that is to be a path, give pathlib.Path({first!r})")
         return self._read_texts(_iterable_texts(elements))
 
     def _read_texts(self, texts: Iterator[Any]) -> Iterator[bytes]:
@@ -424,6 +427,11 @@ def find_files(elements: Iterable[Any]) -> list[Path]:
             )
         paths += _find_files(element)
     return paths
+
+
+def _looks_like_a_path(text: str) -> bool:
+    suffixes = (*_COMPRESSED, *_JSON_LINES, ".parquet", ".txt")
+    return text.lower().endswith(suffixes) and not any(map(str.isspace, text))
 
 
 def _is_encodable(name: str) -> bool:

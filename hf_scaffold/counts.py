@@ -25,7 +25,7 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 
-from hf_scaffold._arguments import function, knows_its_arguments, string, warn, whole
+from hf_scaffold._arguments import function, knows_its_arguments, shortened, string, warn, whole
 from hf_scaffold._counter import PretokenCounter, first_out_of_order, last_cut
 from hf_scaffold._cpus import n_cpus
 from hf_scaffold._files import write_files
@@ -112,6 +112,11 @@ class PreTokenCounts(Mapping[bytes, int]):
             >>> PreTokenCounts.from_mapping({"hug": 10, "pug": 5}, pretokenizer="gpt2")
             PreTokenCounts(2 distinct pre-tokens, 15 in all, pretokenizer='gpt2')
         """
+        if not isinstance(mapping, Mapping):
+            raise TypeError(
+                f"mapping must be pre-tokens with their counts, not {shortened(mapping)}; "
+                "hs.count(…) counts texts"
+            )
         counts: dict[bytes, int] = {}
         for key, value in mapping.items():
             pretoken = _to_bytes(key)
@@ -152,6 +157,10 @@ class PreTokenCounts(Mapping[bytes, int]):
             {b'a': 1, b'b': 5}
         """
         for other in others:
+            if not isinstance(other, PreTokenCounts):
+                raise TypeError(
+                    f"merge takes tables one by one, as in merge(*tables), not {shortened(other)}"
+                )
             if other.pretokenizer != self.pretokenizer:
                 raise ConfigurationError(
                     "can't merge counts of different pre-tokenizers: "

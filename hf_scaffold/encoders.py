@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from hf_scaffold._arguments import shortened
 from hf_scaffold._cpus import n_cpus
 from hf_scaffold.agreement import Agreement, measure
 from hf_scaffold.artifact import ScaffoldBPE, artifact_of
@@ -150,8 +151,9 @@ def encoder_of(tokenizer: Any, tokens: Sequence[str] | None) -> Encoder | Artifa
         return Encoder(name, pieces, lambda texts: tokenizer.encode(texts, num_threads=n_cpus()))
     if not callable(tokenizer):
         raise ConfigurationError(
-            "can't evaluate a " + type(tokenizer).__name__ + "; give a ScaffoldBPE, a tokenizer of "
-            "transformers or tokenizers, or a callable that takes a text and returns its ids"
+            f"can't evaluate {shortened(tokenizer)}; give a ScaffoldBPE, a tokenizer of "
+            "transformers or tokenizers, or a callable that takes a text and returns its ids; "
+            "hs.load_any_tokenizer reads one from a file, a folder or the Hub"
         )
     return Encoder(getattr(tokenizer, "__name__", name), tokens or (), lambda texts: map(tokenizer, texts))
 

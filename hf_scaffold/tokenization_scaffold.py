@@ -28,6 +28,7 @@ import tempfile
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from difflib import get_close_matches
 from functools import cache, partial
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
@@ -96,6 +97,15 @@ MAX_PIPELINES = 16
 MODEL_SETTINGS = ("unk_token", "fuse_unk", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
 
 DERIVED_FROM_MODEL = ("expanded", "expanded, with dropout", "native", "native encoders", "native decoding")
+
+# What `save_pretrained` takes by name: its own, those of `push_to_hub`, and what pipelines hand on to it,
+# though it is for their models.
+SAVING = (
+    *("legacy_format", "filename_prefix", "push_to_hub", "save_format", "save_jinja_files", "repo_id"),
+    *("commit_message", "commit_description", "private", "token", "revision", "create_pr", "tags"),
+    *("max_shard_size", "safe_serialization", "variant", "is_main_process", "state_dict", "save_function"),
+    *("save_peft_format", "save_original_format"),
+)
 
 # Text to the byte-level stand-ins of its UTF-8, unsplit.
 STAND_INS = ByteLevel(add_prefix_space=False, use_regex=False)
@@ -572,6 +582,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         same tokenizer gives the same bytes, also after loading.
         With push_to_hub=True further arguments are those of `push_to_hub`, which follows.
         """
+        refuse_unknown("save_pretrained", kwargs, SAVING)
         save_directory = os.fspath(save_directory)
         options: dict[str, Any] = {"legacy_format": legacy_format, "filename_prefix": filename_prefix}
         if save_format is not None:  # unknown to the first releases of transformers 5
@@ -1221,6 +1232,15 @@ def checked_dropout(dropout: float | None) -> float | None:
     if dropout is not None and not 0 <= dropout <= 1:
         raise ValueError(f"Dropout should be between 0 and 1, inclusive, but is {dropout}")
     return dropout
+
+
+def refuse_unknown(function: str, given: Iterable[str], known: Sequence[str]) -> None:
+    for name in given:
+        if name not in known:
+            [meant] = get_close_matches(name, known, 1, cutoff=0)
+            raise TypeError(
+                f"{function}() got an unexpected keyword argument {name!r}. Did you mean {meant!r}?"
+            )
 
 
 def refuse_lone_surrogates(name: str, text: Any) -> None:

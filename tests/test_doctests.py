@@ -25,6 +25,7 @@ WITHOUT_EXAMPLES = {
     "hub": "it needs a Hub, which tests/test_hub.py has",
     "like": f"{ELSEWHERE}train_tokenizer",
     "native": f"{ELSEWHERE}ScaffoldTokenizerFast",
+    "pretrained": "it needs a Hub, or its absence, as tests have",
     "report_html": f"{ELSEWHERE}make_report",
     "retrain": f"{ELSEWHERE}ScaffoldTokenizerFast.train_new_from_iterator",
     "shard_files": f"{ELSEWHERE}write_shards",
