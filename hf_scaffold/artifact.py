@@ -706,9 +706,10 @@ def derive_demolish_map(
         for token in sorted(scaffolds, key=lengths.__getitem__):  # parts are shorter, so they come before
             if lengths[token] == math.inf:
                 break
-            left, right = min(
-                rules[token], key=lambda pair: lengths.get(pair[0], 1) + kinds[-1].get(pair[1], 1)
-            )
+            pairs = rules[token]
+            if len(pairs) > 1:
+                pairs = [min(pairs, key=lambda pair: lengths.get(pair[0], 1) + kinds[-1].get(pair[1], 1))]
+            left, right = pairs[0]
             results[token] = results.get(left, (left,)) + demolished[-1].get(right, (right,))
     return {token: demolished[0][token] for token in scaffolds}
 
@@ -731,10 +732,12 @@ def _demolished_lengths(rules: Mapping[str, Sequence[Pair]], prefix: str) -> lis
     kinds = [first, later] if prefix else [first]
     places = [(len(token) - kind * len(prefix), kind, token) for token in rules for kind in range(len(kinds))]
     for _, kind, token in sorted(places, key=itemgetter(0)):
-        lengths = kinds[kind]
-        lengths[token] = min(
-            (lengths.get(left, 1) + later.get(right, 1) for left, right in rules[token]), default=math.inf
-        )
+        lengths, least = kinds[kind], math.inf
+        for left, right in rules[token]:
+            length = lengths.get(left, 1) + later.get(right, 1)
+            if length < least:
+                least = length
+        lengths[token] = least
     return kinds
 
 
@@ -744,14 +747,14 @@ def _demolished_lengths(rules: Mapping[str, Sequence[Pair]], prefix: str) -> lis
 def _check_types(bpe: ScaffoldBPE) -> None:
     """Refuse what no later check could be asked about; a field's annotation says what it must be."""
     is_right = {
-        "merges": isinstance(bpe.merges, list) and all(map(_is_pair, bpe.merges)),
+        "merges": isinstance(bpe.merges, list) and _are_tokens(bpe.merges, pairs=True),
         "vocab": isinstance(bpe.vocab, dict)
-        and all(type(token) is str and type(token_id) is int for token, token_id in bpe.vocab.items()),
+        and _are_all(bpe.vocab, str)
+        and {*map(type, bpe.vocab.values())} <= {int},
         "demolish": _maps_to_tokens(bpe.demolish_map),
-        "special_tokens": isinstance(bpe.special_tokens, list)
-        and all(isinstance(token, str) for token in bpe.special_tokens),
+        "special_tokens": isinstance(bpe.special_tokens, list) and _are_all(bpe.special_tokens, str),
         "pretokenizer": isinstance(bpe.pretokenizer, Pretokenizer),
-        "raw_splits": _maps_to_tokens(bpe.raw_splits) and all(map(_is_pair, bpe.raw_splits.values())),
+        "raw_splits": _maps_to_tokens(bpe.raw_splits, pairs=True),
         **{name: type(getattr(bpe, name)) in (int, float, NoneType) for name in AGREEMENTS},
         "stop_reason": isinstance(bpe.stop_reason, str | None),
         "unk_token": isinstance(bpe.unk_token, str | None),
@@ -769,20 +772,20 @@ def _check_types(bpe: ScaffoldBPE) -> None:
             )
 
 
-def _is_pair(value: object) -> bool:
-    return _are_tokens(value) and len(value) == 2  # type: ignore[arg-type]  # a tuple, then
+def _maps_to_tokens(value: object, pairs: bool = False) -> bool:
+    return isinstance(value, dict) and _are_all(value, str) and _are_tokens([*value.values()], pairs)
 
 
-def _are_tokens(value: object) -> bool:
-    return isinstance(value, tuple) and all(isinstance(token, str) and token for token in value)
+def _are_tokens(rows: list[Any], pairs: bool = False) -> bool:
+    """Whether these are tuples of tokens, or pairs of them. They are many: no loop in Python."""
+    if not _are_all(rows, tuple) or (pairs and not {*map(len, rows)} <= {2}):
+        return False
+    tokens = itertools.chain.from_iterable
+    return _are_all(tokens(rows), str) and "" not in tokens(rows)
 
 
-def _maps_to_tokens(value: object) -> bool:
-    return (
-        isinstance(value, dict)
-        and all(isinstance(token, str) for token in value)
-        and all(map(_are_tokens, value.values()))
-    )
+def _are_all(values: Iterable[object], kind: type) -> bool:
+    return all(issubclass(found, kind) for found in {*map(type, values)})
 
 
 def _check_symbols(bpe: ScaffoldBPE) -> None:
@@ -858,14 +861,12 @@ def _check_demolish_map(bpe: ScaffoldBPE) -> None:
             raise ArtifactError(
                 f"demolish: {shown(token)} is not among the last {len(bpe.demolish_map)} ids of vocab"
             )
+    normal = bpe.vocab.keys() - bpe.demolish_map.keys()
     for token, parts in bpe.demolish_map.items():
-        for part in parts:
-            if part not in bpe.vocab:
-                raise ArtifactError(f"demolish: {shown(token)} holds {shown(part)}, which is not in vocab")
-            if part in bpe.demolish_map:
-                raise ArtifactError(
-                    f"demolish: {shown(token)} holds {shown(part)}, which is itself a scaffold token"
-                )
+        if not normal.issuperset(parts):
+            part = next(part for part in parts if part not in normal)
+            what = "is itself a scaffold token" if part in bpe.vocab else "is not in vocab"
+            raise ArtifactError(f"demolish: {shown(token)} holds {shown(part)}, which {what}")
         if not parts or bpe.affixes.spell(parts) != token:
             raise ArtifactError(f"demolish: the parts {shown(parts)} don't spell {shown(token)}")
 
@@ -989,7 +990,7 @@ def _read_merges_json(folder: Path) -> list[Pair]:
     if not isinstance(merges, list):
         raise ArtifactError(f"{path}: holds a {type(merges).__name__}, not a list of merges")
     for number, pair in enumerate(merges):
-        if not isinstance(pair, list) or not _is_pair(tuple(pair)):
+        if not isinstance(pair, list) or not _are_tokens([tuple(pair)], pairs=True):
             raise ArtifactError(f"{path}: merge {number}, {shown(pair)}, is not two tokens")
     return [(left, right) for left, right in merges]
 

@@ -215,10 +215,13 @@ class PreTokenCounts(Mapping[bytes, int]):
             except (pyarrow.ArrowException, OSError) as error:
                 raise ArtifactError(f"{path} is not a Parquet file or is truncated: {error}") from error
         pretokenizer = _parse_metadata(path, table.schema.metadata or {})
-        columns = {
-            name: _column(path, table, name, type_)
-            for name, type_ in (("pretoken", pyarrow.large_binary()), ("count", pyarrow.int64()))
-        }
+        try:
+            columns = {
+                name: _column(path, table, name, type_)
+                for name, type_ in (("pretoken", pyarrow.large_binary()), ("count", pyarrow.int64()))
+            }
+        except UnicodeDecodeError as error:
+            raise ArtifactError(f"{path}: the name of a column is not UTF-8: {error}") from None
         data, offsets = _join(columns["pretoken"])
         try:
             return cls(data, offsets, columns["count"].to_numpy(), pretokenizer)

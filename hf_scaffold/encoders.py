@@ -37,6 +37,7 @@ __all__ = [
 EncodeTexts = Callable[[list[str]], Iterable[Sequence[int]]]
 Frequencies = NDArray[np.int64]
 
+_MAX_IDS = 1 << 24  # of a tokenizer whose vocabulary isn't known; frequencies are a table by id
 _BATCH_SIZE = 1 << 22  # characters; enough for the threads of a backend
 
 
@@ -176,7 +177,10 @@ def _encoder_from_transformers(name: str, tokenizer: Any) -> Encoder | ArtifactE
         rows: list[list[int]] = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
         return rows
 
-    return Encoder(name, tokens_by_id(tokenizer.get_vocab()), encode_texts)
+    vocab = tokenizer.get_vocab()
+    if max(vocab.values(), default=0) >= max(_MAX_IDS, 16 * len(vocab)):
+        raise ConfigurationError(f"{name} has {len(vocab):,} tokens, but the id {max(vocab.values())}")
+    return Encoder(name, tokens_by_id(vocab), encode_texts)
 
 
 def tokens_by_id(vocab: Mapping[str, int]) -> list[str]:
@@ -209,6 +213,10 @@ def occurrences(encode: EncodeTexts, texts: Iterable[str], size: int) -> Frequen
     frequencies = np.zeros(size, np.int64)
     for batch in batches(texts, _BATCH_SIZE):
         ids = np.fromiter(chain.from_iterable(encode(batch)), np.int64)
+        if len(ids) and not 0 <= ids.min() <= ids.max() < max(size, _MAX_IDS):
+            raise ConfigurationError(
+                f"there is an id from {ids.min()} to {ids.max()}; no vocabulary is so large"
+            )
         found = np.bincount(ids, minlength=len(frequencies))
         found[: len(frequencies)] += frequencies
         frequencies = found

@@ -138,7 +138,11 @@ class Pretokenizer:
         try:
             parts = json.loads(text)
             pipeline = _pipeline_of({name: parts[name] for name in ("normalizer", "pre_tokenizer")})
-        except Exception as error:  # what `tokenizers` raises is no narrower
+        except (
+            BaseException
+        ) as error:  # what `tokenizers` raises is no narrower; its panics are no Exceptions
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             raise ConfigurationError(f"not the JSON of a pre-tokenizer: {error}: {text[:200]!r}") from error
         return cls(pipeline.normalizer, pipeline.pre_tokenizer, parts.get("alphabet", "bytes"))
 

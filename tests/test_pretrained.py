@@ -1,6 +1,7 @@
 """Tokenizers from folders and by name: malformed ones, and names that the Hub can't be asked for."""
 
 import json
+import random
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -250,3 +251,27 @@ def test_whatever_is_in_an_index_of_shards(tmp_path):
         except BaseException as error:
             raise AssertionError(f"{what}: {error!r}") from error
         assert ShardIndex.load(path.parent) == index
+
+
+def test_whatever_is_in_a_table_of_counts(tmp_path):
+    """Of the damage done to the file's end, where its schema and metadata lie."""
+    path = tmp_path / "counts.parquet"
+    hs.count(TEXTS).save(path)
+    whole, generator, n_refused = path.read_bytes(), random.Random(3), 0
+    for _ in range(1500):
+        data = bytearray(whole)
+        for _ in range(generator.choice([1, 1, 3])):
+            data[generator.randrange(max(0, len(data) - 900), len(data))] = generator.randrange(256)
+        path.write_bytes(data)
+        try:
+            assert sum(hs.PreTokenCounts.load(path).values()) > 0
+        except hs.ArtifactError:
+            n_refused += 1
+    assert n_refused > 500
+
+
+def test_ids_of_callables_that_would_cost_more_than_any_vocabulary():
+    for ids in ([1 << 40], [-1], [5, 1 << 24]):
+        with pytest.raises(ConfigurationError, match="no vocabulary is so large"):
+            hs.evaluate(lambda text, ids=ids: ids, TEXTS)
+    assert hs.evaluate(lambda text: [5], ["a"]).vocab_size == 6
