@@ -546,7 +546,7 @@ def test_merges_with_spaces_are_saved_as_json(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"unk_token": "<unk>"}, "unk_token needs an alphabet of characters"),
+        ({"unk_token": "<unk>"}, "--unk-token needs an alphabet of characters"),
         ({"fuse_unk": True}, "fuse_unk needs"),
         ({"byte_fallback": True}, "byte_fallback needs"),
         ({"end_of_word_suffix": "</w>"}, "end_of_word_suffix needs.*alphabet='chars'"),
@@ -704,11 +704,11 @@ def test_commands_for_characters(english_text, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--unk-token", "<unk>"], "unk_token needs an alphabet of characters"),
-        (["--alphabet", "chars", "--pretokenizer", "gpt2"], "'gpt2' does not go with alphabet='chars'"),
+        (["--unk-token", "<unk>"], "--unk-token needs an alphabet of characters"),
+        (["--alphabet", "chars", "--pretokenizer", "gpt2"], "'gpt2' does not go with --alphabet chars"),
         (
             ["--alphabet", "chars", "--byte-fallback", "--end-of-word-suffix", "</w>"],
-            "byte_fallback goes neither",
+            "--byte-fallback goes neither",
         ),
         (["--alphabet", "words"], "alphabet is 'words'"),
     ],

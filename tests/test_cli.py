@@ -590,7 +590,7 @@ def test_shards_that_can_not_be_are_refused_before_the_work(
 
 @pytest.mark.parametrize("arguments", [["tokenize", "some text", "-t"], ["inspect", "--json"]])
 def test_a_full_disk_below_stdout_is_named(arguments, shared):
-    command = [sys.executable, "-m", "hf_scaffold", *arguments, str(shared / "tokenizer")]
+    command = [sys.executable, "-I", "-m", "hf_scaffold", *arguments, str(shared / "tokenizer")]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (2, "hf-scaffold: error: stdout: No space left on device\n")
