@@ -53,7 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = 130
     except BrokenPipeError:  # the reader, such as `head`, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     except Exception as error:
         if os.environ.get(TRACEBACK):
@@ -62,6 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = 2
     if code == 130:
         terminal.message("interrupted")
+    try:
+        sys.stdout.flush()
+    except OSError:  # Python would try again at exit, and fail with a code of its own
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 

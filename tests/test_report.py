@@ -593,7 +593,7 @@ def no_work(monkeypatch):
         (["-o", "r.md", "--passage", "\udce9"], "the passage holds a lone surrogate"),
         (
             ["-o", "r.md", "--vocab-size", "513"],
-            "vocab_size is 513, but special tokens and alphabet need 514",
+            "--vocab-size is 513, but special tokens and alphabet need 514",
         ),
         ([], "--output"),
     ],
