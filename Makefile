@@ -13,6 +13,7 @@
 # make mutants  put small faults into the code, one at a time, and see that the tests notice (JOBS=1 ONLY=words); hours
 # make debug-test  the suite on a build with bounds checks and sanitizers
 # make debug-fuzz  fuzz on that build
+# make tsan-test  the tests of threads on a build with the thread sanitizer
 # make debug-attack  attack on that build
 
 PYTHON ?= python3
@@ -20,7 +21,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-all test-lowest setup bench bench-encode notebooks lint explore fuzz mutants attack debug-test debug-fuzz debug-attack clean
+.PHONY: demo test test-all test-lowest setup bench bench-encode notebooks lint explore fuzz mutants attack debug-test debug-fuzz debug-attack tsan-test clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
@@ -96,6 +97,14 @@ debug-fuzz: $(VENV)-debug/installed
 debug-attack: $(VENV)-debug/installed
 	PYTHONPATH=tests $(SANITIZED)python -m attack $(SECONDS) $(SEED:0.0=)
 
+# Tests of the core alone: beside other libraries' threads, which it doesn't know, the sanitizer takes hours. A race ends
+# the run.
+TSAN_TESTS := tests/test_core_bounds.py tests/test_encoder.py tests/test_counter.py
+tsan-test: $(VENV)-tsan/installed
+	LD_PRELOAD="$$($(CXX) -print-file-name=libtsan.so)" \
+	TSAN_OPTIONS="halt_on_error=1 report_signal_unsafe=0 suppressions=$(CURDIR)/tests/tsan.supp" \
+	$(VENV)-tsan/bin/pytest -q -s -k "thread or meanwhile or cache" $(TSAN_TESTS)
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -130,5 +139,10 @@ $(VENV)-debug/installed: $(SOURCES)
 	HF_SCAFFOLD_DEBUG=1 $(VENV)-debug/bin/pip install -q '.[all]' hypothesis pytest pytest-randomly
 	touch $@
 
+$(VENV)-tsan/installed: $(SOURCES)
+	$(PYTHON) -m venv $(VENV)-tsan
+	HF_SCAFFOLD_DEBUG=thread $(VENV)-tsan/bin/pip install -q '.[all]' hypothesis pytest pytest-randomly
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-debug $(VENV)-lowest build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-debug $(VENV)-tsan $(VENV)-lowest build dist *.egg-info

@@ -1,6 +1,7 @@
 """Build the extension modules from cython_core/; everything else is in pyproject.toml.
 
-HF_SCAFFOLD_DEBUG=1 builds with bounds checks and the address and undefined-behaviour sanitizers.
+HF_SCAFFOLD_DEBUG=1 builds with bounds checks and the address and undefined-behaviour sanitizers,
+HF_SCAFFOLD_DEBUG=thread with the thread sanitizer.
 """
 
 import os
@@ -10,14 +11,21 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-DEBUG = os.environ.get("HF_SCAFFOLD_DEBUG") == "1"
+SANITIZERS = {
+    "1": ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"],
+    "thread": ["-fsanitize=thread"],
+}
+DEBUG = os.environ.get("HF_SCAFFOLD_DEBUG", "")
+if DEBUG and DEBUG not in SANITIZERS:
+    raise SystemExit(f"HF_SCAFFOLD_DEBUG is {DEBUG!r}; it may be {' or '.join(SANITIZERS)}")
+# Each kind has its own: nothing but a file's time tells whether it has to be compiled again.
+BUILD = f"build/debug-{DEBUG}" if DEBUG else "build"
 
 if sys.platform == "win32":
     compile_args, link_args = ["/std:c++17", "/O2"], []
 elif DEBUG:
-    sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
-    compile_args = ["-std=c++17", "-O1", "-g", "-fno-omit-frame-pointer", "-D_GLIBCXX_ASSERTIONS", *sanitize]
-    link_args = sanitize
+    link_args = SANITIZERS[DEBUG]
+    compile_args = ["-std=c++17", "-O1", "-g", "-fno-omit-frame-pointer", "-D_GLIBCXX_ASSERTIONS", *link_args]
 else:
     compile_args, link_args = ["-std=c++17", "-O3", "-g0"], []
 
@@ -37,15 +45,16 @@ extensions = [
 setup(
     ext_modules=cythonize(
         extensions,
-        build_dir="build/cython",
+        build_dir=f"{BUILD}/cython",
         include_path=["cython_core"],
         compiler_directives={
             "language_level": 3,
-            "boundscheck": DEBUG,
+            "boundscheck": bool(DEBUG),
             "wraparound": False,
             "cdivision": True,
-            "initializedcheck": DEBUG,
+            "initializedcheck": bool(DEBUG),
             "freethreading_compatible": False,
         },
-    )
+    ),
+    options={"build": {"build_base": BUILD}},
 )

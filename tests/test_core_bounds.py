@@ -482,6 +482,23 @@ def test_however_many_calls_there_are_they_keep_two_caches():
     assert 32 * MIB < max(seen) <= 128 * MIB + 16 * 2048
 
 
+def test_threads_that_encode_and_renew_the_cache_agree():
+    encoder = TextEncoder("gpt2", BYTES, XY, {300: [7, 8, 9, 10]})
+    finder = AddedTokenFinder([("<x>", 400, False, False, False, False, False)])
+
+    def work(seed):
+        letters = np.random.default_rng(seed).integers(97, 120, (1500, 200), np.uint8)
+        letters[:, 0] = 32
+        texts = [letters.tobytes().decode() + " xy <x>" * 3000, "xy", "a" * 300]
+        made = [encoder.encode(texts, finder, 2) for _ in range(4)]
+        return [(ids.tobytes(), ends.tobytes()) for ids, ends, _ in made]
+
+    with ThreadPoolExecutor(6) as pool:
+        made = list(pool.map(work, [0, 1, 2, 0, 1, 2]))
+    assert made[:3] == made[3:]
+    assert all(len({*calls}) == 1 for calls in made)
+
+
 def test_short_pretokens_fill_it_as_before():
     encoder = plain_encoder()
     words = ["".join(word) for word in itertools.product("abcdefghijkl", repeat=4)]
