@@ -546,7 +546,7 @@ def test_merges_with_spaces_are_saved_as_json(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"unk_token": "<unk>"}, "--unk-token needs an alphabet of characters"),
+        ({"unk_token": "<unk>"}, "unk_token needs an alphabet of characters"),
         ({"fuse_unk": True}, "fuse_unk needs"),
         ({"byte_fallback": True}, "byte_fallback needs"),
         ({"end_of_word_suffix": "</w>"}, "end_of_word_suffix needs.*alphabet='chars'"),
