@@ -81,6 +81,9 @@ def findings(
             both(before, beyond, "entropy"), both(before, beyond, "bytes_per_token")
         ),
         "entropy_terms": entropy_terms(before, after, change),
+        "raw_agreement": after.raw_agreement,
+        "raw_agreement_merges_only": after.raw_agreement_merges_only,
+        "raw_agreement_unseen": scaffold.raw_agreement_unseen,
     }
 
 
@@ -189,6 +192,11 @@ TABLES: dict[str, dict[str, tuple[str, Show]]] = {
             lambda values: " ".join(f"{value:+.4f}" for value in values),
         ),
         "s of larger BPE": ("bits_per_saved_token_of_larger", number(".2f")),
+    },
+    "Raw agreement": {
+        "measured": ("raw_agreement", percent(".2f")),
+        "without ignore_merges": ("raw_agreement_merges_only", percent(".2f")),
+        "estimated for text not trained on": ("raw_agreement_unseen", percent(".2f")),
     },
 }
 

@@ -85,7 +85,7 @@ def train_baseline(
     Raises:
         ConfigurationError: no such kind, an alphabet of characters, or sentencepiece is not installed.
         VocabSizeError: vocab_size is below special tokens and alphabet.
-    Cost: for 64 MB of novels and 32,000 tokens, seconds of one core: "bpe" 1, "wordpiece" 10, "unigram" 30,
+    Cost: for 64 MB of novels and 32,000 tokens, seconds of one core: "bpe" 1, "wordpiece" 10, "unigram" 50,
         "sentencepiece-bpe" 1.5, "sentencepiece-unigram" 25.
     Example:
         >>> import hf_scaffold as hs

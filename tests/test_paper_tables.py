@@ -52,6 +52,9 @@ def test_every_row_is_what_the_package_measures(corpus, ran, script, tmp_path):
         change = hs.compare(before, after)
         assert row["trained_on_bytes"] == train.stat().st_size
         assert row["gain"] == change.gain
+        assert row["raw_agreement"] == after.raw_agreement
+        assert row["raw_agreement_merges_only"] == after.raw_agreement_merges_only
+        assert row["raw_agreement_unseen"] == scaffold.raw_agreement_unseen
         assert row["left"] == len(change.left)
         assert row["share_left"] == len(change.left) / 800
         assert row["entropy"] == [before.entropy, after.entropy]
@@ -71,9 +74,9 @@ def test_the_change_of_entropy_is_explained(ran):
 
 def test_tables_show_all(ran):
     tables = ran[0].split("### ")[1:]
-    assert [table.count("\n| novel, 0.1 MB") for table in tables] == [8, 8, 8]
-    assert [table.count("\n| novel, 0.1 MB, held-out text") for table in tables] == [4, 4, 4]
-    assert [table.count("\n| the Pile (paper)") for table in tables] == [3, 1, 1]
+    assert [table.count("\n| novel, 0.1 MB") for table in tables] == [8, 8, 8, 8]
+    assert [table.count("\n| novel, 0.1 MB, held-out text") for table in tables] == [4, 4, 4, 4]
+    assert [table.count("\n| the Pile (paper)") for table in tables] == [3, 1, 1, 0]
     assert not [line for line in ran[0].splitlines() if line.startswith("| novel") and "|  |" in line]
     assert "| the Pile (paper) | 32,000 | 3.879 → 3.889 | -0.26 % | 11.2382 → 11.2443 | +0.0061 |" in ran[0]
 
@@ -120,3 +123,14 @@ def test_counts_times_ten_teach_the_same():
         hs.evaluate(bpe, table).entropy for bpe, table in zip(learned, (counts, tenfold), strict=True)
     ]
     assert entropies[0] == pytest.approx(entropies[1])
+
+
+def test_raw_agreement_on_other_text(english_text, tmp_path):
+    path = tmp_path / "novel.txt"
+    path.write_text(english_text)
+    command = [sys.executable, FOLDER / "raw_agreement.py", path, "--mb", "0.05"]
+    first, second = (
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)
+    )
+    assert first == second
+    assert [line.split(" | ")[2] for line in first.splitlines()[2:]] == ["that follows", "from elsewhere"]
