@@ -29,6 +29,7 @@ AFFIXES = [
     ("#", "#"),
     ("##", "##"),
     ("aa", "b"),
+    ("ab", "bc"),  # a word `a` and a `c` inside a word both look like abc
 ]
 
 
@@ -193,6 +194,15 @@ def test_a_scaffold_that_a_merge_reinstates_leaves_the_queue():
         reference = oracle_train(counts, size, prefix="##")
         assert (bpe.merges, bpe.tokens) == (reference.merges, reference.vocab)
         assert set(bpe.scaffold_tokens) == reference.scaffolds
+
+
+def test_a_suffix_that_begins_as_the_prefix_ends_makes_symbols_ambiguous():
+    """Here `abc` is a word `a`, or the `c` inside others, though no text spells an affix."""
+    counts = {"a": 7, "xcy": 5, "cx": 4, "xcc": 3, "cc": 2}
+    for size in range(12, 20):
+        bpe = train(counts, size, "ab", "bc")
+        reference = oracle_train(counts, size, "ab", "bc")
+        assert (bpe.merges, bpe.tokens) == (reference.merges, reference.vocab)
 
 
 def test_a_word_is_not_taken_for_the_token_that_it_is_inside_others():

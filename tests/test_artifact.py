@@ -210,6 +210,16 @@ def test_files_that_are_not_utf8_or_missing_are_named(folder, name):
         ScaffoldBPE.load(folder)
 
 
+def test_a_vocabulary_may_stand_in_any_order_and_merges_without_a_header(bpe, folder):
+    vocab = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    (folder / "vocab.json").write_text(json.dumps(dict(reversed(vocab.items()))), encoding="utf-8")
+    header, _, merges = (folder / "merges.txt").read_text(encoding="utf-8").partition("\n")
+    assert header == "#version: 0.2"
+    (folder / "merges.txt").write_text(merges, encoding="utf-8")
+    assert ScaffoldBPE.load(folder) == bpe
+    assert list(ScaffoldBPE.load(folder).vocab) == list(bpe.vocab)
+
+
 def test_every_line_lost_from_merges_is_noticed(bpe, folder):
     lines = (folder / "merges.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     for gone in range(1, len(lines)):

@@ -293,6 +293,29 @@ def test_a_token_of_several_rules_and_rules_before_those_of_their_parts():
         assert converted.decode(converted(text)["input_ids"]).replace(" ", "") == text
 
 
+def test_a_token_of_several_rules_is_named_with_the_first():
+    tokenizer = plain([("b", "c"), ("a", "b"), ("a", "bc"), ("ab", "c")], "abc")
+    [abc] = [use for use in audit_tokenizer(tokenizer, ["abc"]).others if use.token == "abc"]
+    assert abc.parts == ("a", "bc")
+
+
+def test_of_tokens_with_several_rules_each_counts_as_one_merge():
+    """The head is that of as many tokens learned from this text, however many rules made them."""
+    rules = [("a", "b"), ("b", "c"), ("ab", "c"), ("a", "bc"), ("c", "d")]
+    tokenizer = plain(rules, "abcd")
+    text = "abcd " * 8 + "bcd " * 4 + "cd " * 2 + "ad"
+    words = {tuple(word): text.split().count(word) for word in text.split()}
+    learned = oracle.train(words, 4 + 4, alphabet="abcd", scaffold=False)
+    head = max([1, *oracle.pair_frequencies(learned.sequences).values()])
+    assert audit_tokenizer(tokenizer, [text]).head_frequency == head
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_dropout_comes_along(compact):
+    tokenizer = plain([("u", "g"), ("h", "ug")], "hug", dropout=0.25)
+    assert bpe_from_tokenizer(tokenizer, ["hug"], compact=compact).tokenizer.dropout == 0.25
+
+
 def test_added_tokens_stay_whatever_the_text_says():
     tokenizer = plain([("a", "b"), ("ab", "c")], "abc")
     tokenizer.add_tokens([AddedToken("ab")])

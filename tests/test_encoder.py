@@ -85,6 +85,14 @@ def test_any_rules_in_any_order_equal_the_slow_reference(pairs, data):
         assert [tokens[i] for i in found] == oracle.scaffolding(text, rules)
 
 
+def test_of_two_rules_for_a_pair_the_first_counts():
+    byte_ids = np.full(256, -1, np.int32)
+    byte_ids[[97, 98]] = [0, 1]
+    rules = np.array([(0, 1, 2), (0, 1, 3)], np.int32)
+    found, _ = PretokenEncoder(byte_ids, rules, {}, {}).encode(b"ab" * 40, np.array([0, 2, 80]))
+    assert found.tolist() == [2] * 40
+
+
 def test_a_long_pretoken_takes_no_quadratic_time(bpe):
     [ids] = bpe.encode([b"ab" * 500_000])
     assert b"".join(symbols_to_bytes(bpe.tokens[i]) for i in ids) == b"ab" * 500_000

@@ -42,6 +42,7 @@ import hf_scaffold as hs
 from hf_scaffold import tokenization_scaffold
 from hf_scaffold._cpus import n_cpus
 from hf_scaffold._text_encoder import AddedTokenFinder, TextEncoder
+from hf_scaffold._token_decoder import TokenDecoder
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.native import LEAST_FOR_THREADS, LazyEncodings, n_threads, shown_bytes
 from hf_scaffold.pretokenize import PRESETS
@@ -782,6 +783,23 @@ def test_dropout_is_the_same_for_utf8():
     assert same_ids.tolist() == ids.tolist()
 
 
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_dropout_needs_a_stream_for_each_text(n):
+    encoder = TextEncoder("gpt2", np.arange(256, dtype=np.int32), np.empty((0, 3), np.int32), {})
+    for streams in (None, np.zeros(n, np.uint64)):
+        with pytest.raises(ValueError, match="dropout needs 2 streams, one for each text"):
+            encoder.encode(["a", "b"], AddedTokenFinder([]), 1, 0.5, streams)
+
+
+@pytest.mark.parametrize(("n", "kind"), [((1 << 31) - 1, "list"), (1 << 31, "large_list")])
+def test_arrow_gets_offsets_that_hold_the_number_of_ids(tokenizer, monkeypatch, n, kind):
+    arrays = np.zeros(1, np.int32), np.array([0, n])  # of so many ids only the offsets
+    monkeypatch.setattr(tokenizer, "encode_batch_to_arrays", lambda *args: arrays)
+    arrow = tokenizer.encode_to_arrow(["…"])
+    assert str(arrow.type) == f"{kind}<item: int32>"
+    assert arrow.offsets.to_pylist() == [0, n]
+
+
 def test_utf8_beyond_its_memory_is_refused():
     encoder = TextEncoder("gpt2", np.arange(256, dtype=np.int32), np.empty((0, 3), np.int32), {})
     for offsets in ([0, 4], [2, 1], [-1, 2]):
@@ -906,6 +924,14 @@ def test_decoding_anything(ids):
     native, general = twins(Tokenizer())
     for options in ({}, {"skip_special_tokens": True}, {"clean_up_tokenization_spaces": True}):
         assert decoded(native, ids, **options) == decoded(general, ids, **options)
+
+
+def test_ids_that_are_no_32_bit_numbers_are_refused():
+    decoder = TokenDecoder({0: b"a", 2**32 - 1: b"z"})
+    assert decoder.decode([0, 1, 2**32 - 2, 2**32 - 1]) == "az"
+    for token_id in (-1, 2**32, 2**70):
+        with pytest.raises(OverflowError):
+            decoder.decode([token_id])
 
 
 def test_batches_of_real_text_come_back(english_text):

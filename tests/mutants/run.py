@@ -36,7 +36,7 @@ import time
 import venv
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -316,16 +316,25 @@ def run(command: list[str], folder: Path, limit: float) -> Outcome:
             start_new_session=True,
             preexec_fn=limit_memory,
         )
+        RUNNING.add(process.pid)
         try:
             code: int | None = process.wait(limit)
         except subprocess.TimeoutExpired:
             code = None
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill(process.pid)
             process.wait()
+            RUNNING.discard(process.pid)
         output.seek(0)
         return Outcome(code, output.read())
+
+
+RUNNING: set[int] = set()  # process groups
+
+
+def kill(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def limit_memory() -> None:
@@ -423,6 +432,7 @@ def show(results: list[Result]) -> None:
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", action="append", default=[], help="faults with these words in name or file")
     parser.add_argument("--jobs", type=int, default=1, help="how many faults at a time")
@@ -492,19 +502,22 @@ def judge_all(faults: list[Fault], folder: Path, jobs: int, tree: str, is_quick:
     results = []
     pristine = Tree.pristine(BUILD / "tree")
     with ThreadPoolExecutor(jobs) as pool, RESULTS.open("a", encoding="utf-8") as stream:
-        running = [
-            pool.submit(judge, fault, pristine, folder / str(i), is_quick) for i, fault in enumerate(faults)
-        ]
+        running = {
+            pool.submit(judge, fault, pristine, folder / str(i), is_quick): fault
+            for i, fault in enumerate(faults)
+        }
         try:
-            for fault, future in zip(faults, running, strict=True):
+            for future in as_completed(running):
                 result = future.result()
                 results.append(result)
                 print(f"{result.verdict:10} {result.seconds:6.0f} s  {result.name}: {result.by}", flush=True)
                 if result.verdict != "wrong" and not (is_quick and result.verdict == "survived"):
-                    record = {"tree": tree, "key": fault.key, "result": vars(result)}
+                    record = {"tree": tree, "key": running[future].key, "result": vars(result)}
                     print(json.dumps(record), file=stream, flush=True)
         finally:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            for group in [*RUNNING]:
+                kill(group)
     return results
 
 
