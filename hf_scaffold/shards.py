@@ -119,8 +119,8 @@ class ShardIndex:
                 index._check()
                 return index
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ArtifactError(f"{path} is no index of shards: {error!r}") from error
-        raise ArtifactError(f"{path} has version {version!r}, not {INDEX_VERSION}; update hf_scaffold")
+            raise ArtifactError(f"{path} is no index of shards: {error!r:.300}") from error
+        raise ArtifactError(f"{path} has version {shown(version)}, not {INDEX_VERSION}; update hf_scaffold")
 
     def _check(self) -> None:
         """Refuse entries of other types; names of shards are those of files in the folder."""

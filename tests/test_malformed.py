@@ -1,5 +1,6 @@
 """Files from strangers: whatever is in them, a tokenizer either loads and works, or is refused by name."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -449,3 +450,28 @@ def test_the_shipped_class_says_the_same(folder, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert f"{Path(folder, 'scaffold.json')} is not valid JSON" in done.stdout
+
+
+def test_whatever_is_in_an_index_of_shards(tmp_path):
+    """What loads is used for going on, which reads the files it names."""
+    text, out = tmp_path / "text.txt", tmp_path / "out"
+    text.write_text("Arizona banana " * 30, encoding="utf-8")
+    tokenizer = toys.tokenizer()
+    written = hs.write_shards(text, tokenizer, out, shard_size=50)
+    path, refusals = out / "index.json", []
+    content = json.loads(path.read_bytes())
+    outside = ("elsewhere", json.dumps(malformed.put(content, ("shards", 0, "name"), "../shard-00000.bin")))
+    every = [(key, json.dumps({**content, key: value})) for key in content for value in malformed.WRONG]
+    for what, data in [*no_json(), outside, *every, *malformed.variants(content)]:
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        try:
+            index = hs.ShardIndex.load(out)
+        except hs.ArtifactError as error:
+            refusals.append(str(error))
+            continue
+        assert index.n_tokens >= 0, what
+        assert hash(index) == hash(index), what
+        with contextlib.suppress(hs.ConfigurationError):  # other shards, by their settings
+            assert hs.write_shards(text, tokenizer, out, shard_size=50) == written, what
+    assert len(refusals) > 300
+    assert all("index.json" in message and len(message) < 1000 for message in refusals)

@@ -106,8 +106,10 @@ def be_child(
 ) -> None:
     code = 3
     try:
-        faulthandler.enable(all_threads=False)
-        faulthandler.register(signal.SIGPROF, all_threads=False, chain=True)  # shows where, then dies
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  # whatever it was in the parent
+        faulthandler.enable(sys.stderr, all_threads=False)
+        # Shows where, then dies.
+        faulthandler.register(signal.SIGPROF, sys.stderr, all_threads=False, chain=True)
         for job in jobs:
             limit = limits(job)
             before = begin(limit)
@@ -119,6 +121,7 @@ def be_child(
         code = 0
     except BaseException:
         traceback.print_exc()
+        sys.stderr.flush()
     finally:
         os._exit(code)  # of the parent's exit handlers none is the child's
 

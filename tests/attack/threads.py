@@ -184,7 +184,7 @@ class Traffic:
                 elif draw < 0.997:
                     name, call = rng.choice(common if draw < 0.99 else rare)
                     found, allowed = hashable(call(self.tok)), self.results[name]
-                elif draw < 0.9999 or number:
+                elif draw < 0.999 or number:
                     rng.choice(CHANGES)(self.tok, rng)
                     seen["changes"] += 1
                     continue
@@ -232,7 +232,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     start, seen, findings, number = time.monotonic(), Counter[str](), Counter[str](), 0
     while seen["calls"] < arguments.n if arguments.n else time.monotonic() - start < arguments.seconds:
-        traffic = run(200_000, f"{arguments.seed}.{number}")
+        traffic = run(min(200_000, arguments.n or 200_000), f"{arguments.seed}.{number}")
         seen += traffic.seen
         findings.update(traffic.findings)
         number += 1
