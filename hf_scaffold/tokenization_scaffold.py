@@ -1327,17 +1327,21 @@ def shown(value: Any) -> str:
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Refuse settings that stock takes, and stumbles over later: in a call, or when it saves."""
     longest, chat = settings.get("model_max_length"), settings.get("chat_template")
+    folder = settings.get("name_or_path")
+    where = f"{os.path.join(folder, 'tokenizer_config.json')}: " if isinstance(folder, str) and folder else ""
     if longest is not None and not isinstance(longest, (int, float)):
-        raise ValueError(f"model_max_length is {shown(longest)}, not a number")
+        raise ValueError(f"{where}model_max_length is {shown(longest)}, not a number")
     if isinstance(chat, Mapping):
         for name, template in chat.items():  # written to files of these names
             if not isinstance(template, str) or not isinstance(name, str) or {*name} & {*"/\\\0"}:
-                raise ValueError(f"chat_template holds {shown({name: template})}, not templates by name")
+                raise ValueError(
+                    f"{where}chat_template holds {shown({name: template})}, not templates by name"
+                )
     for name in settings.keys() - {"tokenizer_object"}:
         try:
             json.dumps({name: settings[name]}, ensure_ascii=False, default=str).encode()
         except UnicodeEncodeError:
-            raise ValueError(f"{name} holds a lone surrogate, which UTF-8 can't express") from None
+            raise ValueError(f"{where}{name} holds a lone surrogate, which UTF-8 can't express") from None
         except (TypeError, ValueError, RecursionError):
             continue  # whatever it is, it is not from JSON
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -475,3 +476,13 @@ def test_whatever_is_in_an_index_of_shards(tmp_path):
             assert hs.write_shards(text, tokenizer, out, shard_size=50) == written, what
     assert len(refusals) > 300
     assert all("index.json" in message and len(message) < 1000 for message in refusals)
+
+
+@pytest.mark.parametrize(
+    "setting", [{"model_max_length": "9"}, {"chat_template": {"a/b": "c"}}, {"x": "\ud800"}]
+)
+def test_a_setting_that_is_none_is_refused_with_the_file(folder, setting):
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | setting))
+    with pytest.raises(ValueError, match=re.escape(str(path))):
+        ScaffoldTokenizerFast.from_pretrained(folder)
