@@ -73,7 +73,7 @@ fuzz: $(VENV)/test-extras
 	$(BIN)/python tests/fuzz_native.py $(SECONDS) $(SEED)
 
 attack: $(VENV)/test-extras
-	PYTHONPATH=tests $(BIN)/python -m attack $(SECONDS) $(SEED:0.0=)
+	cd tests && ../$(BIN)/python -m attack $(SECONDS) $(SEED:0.0=)
 
 # Goes on where it was stopped, as long as the tree is the same.
 JOBS := 1
@@ -94,7 +94,7 @@ debug-fuzz: $(VENV)-debug/installed
 	$(SANITIZED)python tests/fuzz_native.py $(SECONDS) $(SEED)
 
 debug-attack: $(VENV)-debug/installed
-	PYTHONPATH=tests $(SANITIZED)python -m attack $(SECONDS) $(SEED:0.0=)
+	cd tests && $(subst $(VENV)-debug,../$(VENV)-debug,$(SANITIZED))python -m attack $(SECONDS) $(SEED:0.0=)
 
 # Tests of the core alone: beside other libraries' threads, which it doesn't know, the sanitizer takes hours. A race ends
 # the run.

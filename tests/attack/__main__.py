@@ -4,13 +4,15 @@ import subprocess
 import sys
 import time
 
-PARTS = ("folders", "texts", "threads")
+PARTS = ("folders", "texts", "threads", "kills")
 
 
 def main(seconds: str = "60", seed: str = "") -> int:
     failed = []
-    for part in PARTS:
-        options = ["--seconds", str(float(seconds) / len(PARTS)), "--seed", seed or str(int(time.time()))]
+    timed = ["--seconds", str(float(seconds) / len(PARTS)), "--seed", seed or str(int(time.time()))]
+    options_of = {part: timed for part in PARTS}
+    options_of["allocations"] = ["--at-most", str(max(20, int(float(seconds))))]  # from the first on: no seed
+    for part, options in options_of.items():
         print(f"== {part}", flush=True)
         if subprocess.run([sys.executable, "-m", f"attack.{part}", *options]).returncode:
             failed.append(part)
