@@ -10,7 +10,7 @@ PARTS = ("folders", "texts", "threads", "kills")
 def main(seconds: str = "60", seed: str = "") -> int:
     failed = []
     timed = ["--seconds", str(float(seconds) / len(PARTS)), "--seed", seed or str(int(time.time()))]
-    options_of = {part: timed for part in PARTS}
+    options_of = dict.fromkeys(PARTS, timed)
     options_of["allocations"] = ["--at-most", str(max(20, int(float(seconds))))]  # from the first on: no seed
     for part, options in options_of.items():
         print(f"== {part}", flush=True)
