@@ -137,7 +137,15 @@ def main() -> None:
     texts.prepare()
     head = ("step", "tokens", "MB read", "s", "peak MB")
     page = table(head, loading(arguments.vocab_sizes))
-    head = ("operation", "MB", "ordinary text: s", "peak MB", "worst text: s", "peak MB", "slowest")
+    head = (
+        "operation",
+        "million characters",
+        "ordinary text: s",
+        "peak MB",
+        "worst text: s",
+        "peak MB",
+        "slowest",
+    )
     page += "\n" + table(head, reading(arguments.megabytes))
     print(page)
     if arguments.docs:
