@@ -125,21 +125,21 @@ class Allocator:
     """The preloaded library, which watches the extension modules' allocations."""
 
     def __init__(self) -> None:
-        self.library = ctypes.CDLL(None)
-        self.library.disarm.restype = ctypes.c_bool
+        self.shim = ctypes.CDLL(None)
+        self.shim.disarm.restype = ctypes.c_bool
         maps = Path("/proc/self/maps").read_text().splitlines()
         for pattern, own in ((r"/hf_scaffold/_[^/]*\.so$", True), (r"/libstdc\+\+\.so[^/]*$", False)):
             for line in maps:
                 if re.search(pattern, line) and " r-xp " in line:
                     begin, end = (int(number, 16) for number in line.split()[0].split("-"))
-                    self.library.watch(ctypes.c_size_t(begin), ctypes.c_size_t(end), own)
+                    self.shim.watch(ctypes.c_size_t(begin), ctypes.c_size_t(end), own)
 
     def arm(self, n: int) -> None:
-        self.library.arm(ctypes.c_long(n))
+        self.shim.arm(ctypes.c_long(n))
 
     def disarm(self) -> bool:
         """Whether there was an n-th allocation."""
-        return bool(self.library.disarm())
+        return bool(self.shim.disarm())
 
 
 class PythonAllocator:
