@@ -433,7 +433,7 @@ def test_refusals(counts, scaffold, tmp_path):
         hs.standalone_share(scaffold, other, ["un"])
     with pytest.raises(ConfigurationError, match="<lambda> does not cut"):
         hs.evaluate(lambda text: [0], counts)
-    with pytest.raises(ConfigurationError, match="can't evaluate a int"):
+    with pytest.raises(ConfigurationError, match="can't evaluate the int 3; give a ScaffoldBPE"):
         hs.evaluate(3, counts)
     with pytest.raises(ConfigurationError, match="'zzz' is not a token that text is encoded to"):
         hs.standalone_share(scaffold, counts, ["zzz"])
