@@ -8,6 +8,7 @@ docs/algorithm.md the two rows of each size are joined.
 """
 
 import random
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,9 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+
+sys.path.insert(0, str(Path(__file__).parent))  # PYTHONSAFEPATH leaves it out
+
 from harness import markdown
 
 import hf_scaffold as hs

@@ -236,14 +236,14 @@ def _complete(
     try:
         with closing(_write(_ahead(_encode(blocks, tokenizer, index.eos_token_id)), index, folder)) as shards:
             for shard in shards:
-                grown = replace(index, shards=(*index.shards, shard))
-                grown.save(folder)
-                index = grown  # what is in the file
+                index = replace(index, shards=(*index.shards, shard))
+                index.save(folder)
         if not index.shards:
             raise CorpusError(f"there is nothing to encode in {describe_source(paths)}")
     except BaseException:
-        _remove_others(folder, index.shards)  # one that is not in the index
-        if not index.shards:  # there is nothing to go on from
+        finished = ShardIndex.load(folder).shards  # Ctrl-C may come before or after the save
+        _remove_others(folder, finished)
+        if not finished:  # there is nothing to go on from
             (folder / INDEX_FILE).unlink(missing_ok=True)
         raise
     index = replace(index, complete=True)
