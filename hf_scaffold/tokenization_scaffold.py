@@ -165,6 +165,8 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         check_settings(kwargs)
         if isinstance(backend := kwargs.get("tokenizer_object"), Tokenizer):
             check_ids(backend, "tokenizer_object")  # before stock copies it, at a cost that follows the ids
+        if path := kwargs.get("tokenizer_file"):
+            check_prefix(path)
         with backend_errors(kwargs.get("tokenizer_file") or "tokenizer_object"):
             super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]  # stock has no annotations there
         check_scaffold(scaffold, self._public, source)
@@ -1281,6 +1283,34 @@ def backend_errors(source: Any) -> Iterator[None]:
             f"tokenizers {tokenizers.__version__} can't read {source}: {error}. It may be truncated, or "
             "made by a later release; save or fetch it again"
         ) from error
+
+
+def check_prefix(path: str) -> None:
+    """Refuse merges that end the process: `tokenizers` takes a prefix off the right token, whatever is there.
+
+    It takes as many bytes as the prefix has. Where those end inside a character, it panics twice.
+    """
+    try:
+        data = Path(path).read_bytes()
+        # Escapes of ASCII may spell the name.
+        if not re.search(rb'continuing_subword_prefix"\s*:\s*"[^"]|\\u00[4-7]', data):
+            return
+        model = json.loads(data)["model"]
+        n = len(model["continuing_subword_prefix"].encode())
+        rights = [merge.split(" ", 1)[1] if isinstance(merge, str) else merge[1] for merge in model["merges"]]
+        cut = next((right for right in rights if n and not starts_character(right.encode(), n)), None)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OSError):
+        return  # the backend says what is wrong
+    if cut is not None:
+        raise ValueError(
+            f"tokenizers {tokenizers.__version__} can't read {path}: a merge ends with {shown(cut)}, which "
+            "has no continuing_subword_prefix. Save or fetch it again"
+        )
+
+
+def starts_character(data: bytes, position: int) -> bool:
+    """Whether no character is cut in two there."""
+    return position >= len(data) or data[position] & 0xC0 != 0x80
 
 
 def read_or_name_the_file(read: Callable[[], Any], source: Any) -> Any:

@@ -130,6 +130,22 @@ def test_a_panic_of_tokenizers_is_a_value_error(tmp_path):
         ScaffoldTokenizerFast(tokenizer_file=str(path), scaffold={"version": 1, "merges": [], "demolish": {}})
 
 
+@pytest.mark.parametrize("right", ["日", "é", "##日", "_"])
+@pytest.mark.parametrize("key", ["continuing_subword_prefix", "\\u0063ontinuing_subword_prefix"])
+def test_a_merge_that_would_end_the_process_is_refused(tmp_path, right, key):
+    """`tokenizers` takes the prefix off by bytes, and aborts where that cuts a character in two."""
+    vocab = {token: i for i, token in enumerate(["a", "##", right, "a" + right.removeprefix("##")])}
+    model = {"type": "BPE", "PREFIX": "#" if right == "é" else "##", "vocab": vocab, "merges": [["a", right]]}
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({"added_tokens": [], "model": model}).replace("PREFIX", key))
+    load = f"ScaffoldTokenizerFast(tokenizer_file={str(path)!r}, scaffold={{}})"
+    script = f"from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast\n{load}"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    refused = "does not fit the tokenizer" if right == "##日" else "can't read"
+    assert refused in done.stderr.splitlines()[-1]
+
+
 # ---- ids
 
 
