@@ -37,10 +37,16 @@ def compiled(folder: str) -> str:
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     """This script with the allocator that fails."""
+    return run_preloaded(str(Path(__file__).resolve()), *arguments)
+
+
+def run_preloaded(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Python with the allocator that fails."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "LD_PRELOAD": compiled(folder), "FAILING_MALLOC": "1"}
-        command = [sys.executable, str(Path(__file__).resolve()), *arguments]
-        return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, cwd=folder)
+        return subprocess.run(
+            [sys.executable, *arguments], env=environment, stdout=subprocess.PIPE, text=True, cwd=folder
+        )
 
 
 def calls() -> Calls:
