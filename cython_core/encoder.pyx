@@ -84,7 +84,7 @@ cdef class PretokenEncoder:
         cdef Py_ssize_t n = offsets.shape[0] - 1
         cdef vector[token_id_t] ids
         cdef vector[long long] ends
-        if n < 0 or offsets[0] != 0 or offsets[n] != data.shape[0] or np.any(np.diff(offsets) < 0):
+        if n < 0 or offsets[0] != 0 or offsets[n] != data.shape[0]:
             raise ValueError("offsets must ascend from 0 to the length of data")
         with nogil:
             encode_all(self.encoder, data, offsets, ids, ends)
@@ -96,7 +96,7 @@ cdef class PretokenEncoder:
         return np.asarray(id_array), np.asarray(end_array)
 
 
-# Whoever holds the offsets may change them meanwhile: so each is looked at where it is used.
+# Whoever holds the offsets may change them meanwhile, so each is checked where it is used.
 cdef int encode_all(
     BpeEncoder* encoder,
     const unsigned char[::1] data,

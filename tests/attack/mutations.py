@@ -219,6 +219,8 @@ def nudged(rng: random.Random, value: Any) -> Any:
     """A little different."""
     if isinstance(value, bool):
         return not value
+    if isinstance(value, int) and abs(value) >> 1000:
+        return rng.randrange(300)  # it is beyond what a float holds
     if isinstance(value, (int, float)):
         return rng.choice(
             [value + 1, value - 1, -value, value * 2, float(value), str(value), rng.randrange(300)]
