@@ -318,15 +318,16 @@ def encode_plus(
         raise NotNativeError("sanitize_control_tokens is set")
     # All that the call depends on is read once, here, as other threads may change the tokenizer meanwhile:
     # first what is the tokenizer's own, then the backend, so that this has every token that the former names.
-    now = snapshot(tokenizer)
-    pad_id = now.pad_token_id if padding_strategy is not PaddingStrategy.DO_NOT_PAD else None
+    state = settings_of(tokenizer)
+    pads = padding_strategy is not PaddingStrategy.DO_NOT_PAD
+    pad_id = twin_of(type(tokenizer), state).pad_token_id if pads else None
     session = session_of(tokenizer)
     if return_token_type_ids is None:
-        return_token_type_ids = "token_type_ids" in now.model_input_names
+        return_token_type_ids = "token_type_ids" in tokenizer.model_input_names
     if return_attention_mask is None:
-        return_attention_mask = "attention_mask" in now.model_input_names
+        return_attention_mask = "attention_mask" in tokenizer.model_input_names
     if split_special_tokens is None:
-        split_special_tokens = now.split_special_tokens
+        split_special_tokens = tokenizer.split_special_tokens
     texts, n_sequences, is_batched = sequences_of(text, text_pair)
     template = session.template(n_sequences, bool(add_special_tokens))
     options = Options(
@@ -346,6 +347,7 @@ def encode_plus(
     if is_batched or n_sequences == 2 or options.truncates or options.pads or return_tensors or chance:
         flat, ends = encode_sequences(tokenizer, session, texts, split_special_tokens, chance)
         drawn = partial(encodings_of, flat, ends) if chance else None
+        now = twin_of(type(tokenizer), state)
         rows = rows_of(flat, ends, template, options, session, now, pad_id)
         rows.is_matrix = makes_matrices(return_tensors) and rows.are_equally_long
     else:
@@ -363,17 +365,24 @@ def encode_plus(
     if isinstance(rows, Rows):
         data = in_form(data, rows, is_batched, return_tensors)
     # As stock does for each row; only the length of a row counts.
-    now._eventual_warn_about_too_long_sequence(range(rows.longest), max_length, verbose)  # type: ignore[arg-type]
+    tokenizer._eventual_warn_about_too_long_sequence(range(rows.longest), max_length, verbose)  # type: ignore[arg-type]
 
     texts_now = listed(text), listed(text_pair)
-    encodings = LazyEncodings(now, session.frame, texts_now, options, drawn, len(texts) // n_sequences)
+    n_rows = len(texts) // n_sequences
+    encodings = LazyEncodings(type(tokenizer), state, session.frame, texts_now, options, drawn, n_rows)
     return BatchEncoding(data, encodings, tensor_type=return_tensors, n_sequences=n_sequences)
 
 
-def snapshot(tokenizer: ScaffoldTokenizerFast) -> ScaffoldTokenizerFast:
-    """A twin that keeps the tokenizer's settings and named tokens as they are now, with the same backend."""
-    twin = object.__new__(type(tokenizer))
-    state = vars(tokenizer) | {"_special_tokens_map": tokenizer._special_tokens_map.copy()}
+def settings_of(tokenizer: ScaffoldTokenizerFast) -> dict[str, Any]:
+    """The tokenizer's settings and named tokens as they are now, with the same backend."""
+    state = vars(tokenizer).copy()
+    state["_special_tokens_map"] = state["_special_tokens_map"].copy()
+    return state
+
+
+def twin_of(kind: type[ScaffoldTokenizerFast], state: dict[str, Any]) -> ScaffoldTokenizerFast:
+    """A tokenizer with such settings."""
+    twin = object.__new__(kind)
     object.__setattr__(twin, "__dict__", state)
     return twin
 
@@ -766,27 +775,28 @@ def listed(texts: Any) -> Any:
 class LazyEncodings(Sequence[Encoding]):
     """The encodings of a batch, made by the general path when the first is asked for.
 
-    Who prepares training data asks for none. They are those of the tokenizer as it was at the call, `now`.
-    Pickled or copied, they are a plain list.
+    Preparing training data asks for none. They are those of the tokenizer as it was at the call. Pickled or
+    copied, they are a plain list.
     """
 
     def __init__(
         self,
-        now: ScaffoldTokenizerFast,
+        kind: type[ScaffoldTokenizerFast],
+        state: dict[str, Any],
         frame: Tokenizer,
         texts: tuple[Any, Any],
         options: Options,
         draw: Callable[..., list[Encoding]] | None,
         n: int,
     ) -> None:
-        self._now, self._frame, self._texts = now, frame, texts
+        self._kind, self._state, self._frame, self._texts = kind, state, frame, texts
         self._options, self._draw, self._n = options, draw, n
         self._made: Sequence[Encoding] | None = None
 
     @property
     def made(self) -> Sequence[Encoding]:
         if self._made is None:
-            encoded = self._now._encode_generally(
+            encoded = twin_of(self._kind, self._state)._encode_generally(
                 self._frame,
                 *self._texts,
                 draw=self._draw,
@@ -889,9 +899,10 @@ def utf8_of(texts: Any) -> tuple[Any, Ends] | None:
 
 @dataclass
 class Decoding:
-    """What stock `_decode` takes for the backend tokenizer."""
+    """What the stock class's `_decode` takes for the backend tokenizer."""
 
     public: Tokenizer
+    backend_state: tuple[Any, ...]
     state: tuple[Any, ...]
     decoders: dict[bool, TokenDecoder] = field(default_factory=dict)
 
@@ -920,17 +931,21 @@ def decoding_of(tokenizer: ScaffoldTokenizerFast) -> Decoding:
     backend = tokenizer._public
     if not isinstance(backend.decoder, ByteLevel):
         raise NotNativeError("the decoder is not ByteLevel")
-    state = decoding_state(tokenizer, backend)
+    backend_state = tokenizer._state_of(backend)
     decoding: Decoding | None = tokenizer.cache.get("native decoding")
+    if decoding is not None and decoding.public is backend and decoding.backend_state == backend_state:
+        return decoding
+    state = decoding_state(backend, backend_state)
     if decoding is None or decoding.public is not backend or decoding.state != state:
-        decoding = Decoding(backend, state)
+        decoding = Decoding(backend, backend_state, state)
         tokenizer.cache["native decoding"] = decoding
+    decoding.backend_state = backend_state  # not all that is in it matters here
     return decoding
 
 
-def decoding_state(tokenizer: ScaffoldTokenizerFast, backend: Tokenizer) -> tuple[Any, ...]:
+def decoding_state(backend: Tokenizer, backend_state: tuple[Any, ...]) -> tuple[Any, ...]:
     """What decoding depends on: the tokens and how they are shown, but not how text is split."""
-    *tokens, normalizer, _, _ = tokenizer._state_of(backend)
+    *tokens, normalizer, _, _ = backend_state
     if type(normalizer) is object:
         # Written in Python, it compares with nothing. But it only changes how added tokens are spelled.
         added = sorted(backend.get_added_tokens_decoder())
