@@ -31,7 +31,7 @@ else:
 
 extensions = [
     Extension(
-        f"hf_scaffold._{source.stem}",
+        f"hf_scaffold._core.{source.stem}",
         [source.as_posix()],
         include_dirs=["cython_core"],
         depends=sorted(path.as_posix() for path in Path("cython_core").glob("*.[hp]*")),
@@ -45,7 +45,7 @@ extensions = [
 setup(
     ext_modules=cythonize(
         extensions,
-        build_dir=f"{BUILD}/cython",
+        build_dir=f"{BUILD}/_core",
         include_path=["cython_core"],
         compiler_directives={
             "language_level": 3,

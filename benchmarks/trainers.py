@@ -17,7 +17,7 @@ Learned = tuple[float, list[bytes]]
 
 def pieces(path: Path) -> Iterator[str]:
     """The file in pieces of about 1 MB, cut where no pre-token changes."""
-    from hf_scaffold._counter import last_cut
+    from hf_scaffold._core.counter import last_cut
     from hf_scaffold.corpus import iter_documents
 
     for piece in iter_documents(path, cut=lambda text: last_cut(text, "gpt2")):

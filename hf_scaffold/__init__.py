@@ -93,7 +93,7 @@ __all__ = [
     "write_shards",
 ]
 
-if importlib.machinery.PathFinder.find_spec(f"{__name__}._trainer", __path__) is None:
+if importlib.machinery.PathFinder.find_spec(f"{__name__}._core.trainer", [f"{__path__[0]}/_core"]) is None:
     raise ImportError(
         f"hf_scaffold is imported from its sources, {__path__[0]}, which have no compiled extensions. To use "
         "what is installed, run Python from another folder; to install these sources, run: "

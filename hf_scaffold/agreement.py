@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hf_scaffold._encoder import PretokenEncoder
+from hf_scaffold._core.encoder import PretokenEncoder
 
 if TYPE_CHECKING:
     from hf_scaffold.artifact import ScaffoldBPE

@@ -23,7 +23,7 @@ from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE
 
 from hf_scaffold._arguments import refuse_unknown, shortened
-from hf_scaffold._encoder import PretokenEncoder
+from hf_scaffold._core.encoder import PretokenEncoder
 from hf_scaffold._files import read_unmixed, write_files
 from hf_scaffold._json import parse, shown, why_not_json
 from hf_scaffold.agreement import measure, measure_training_text

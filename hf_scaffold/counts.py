@@ -26,7 +26,7 @@ from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 
 from hf_scaffold._arguments import function, knows_its_arguments, shortened, string, warn, whole
-from hf_scaffold._counter import PretokenCounter, first_out_of_order, last_cut
+from hf_scaffold._core.counter import PretokenCounter, first_out_of_order, last_cut
 from hf_scaffold._cpus import n_cpus
 from hf_scaffold._files import write_files
 from hf_scaffold.corpus import (

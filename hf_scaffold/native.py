@@ -27,8 +27,7 @@ from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils.generic import PaddingStrategy, TensorType
 from transformers.utils.import_utils import is_torch_available
 
-from hf_scaffold._cpus import n_cpus
-from hf_scaffold._text_encoder import (
+from hf_scaffold._core.text_encoder import (
     AddedTokenFinder,
     TextEncoder,
     constant_lists,
@@ -37,7 +36,8 @@ from hf_scaffold._text_encoder import (
     rows_as_lists,
     rules_of,
 )
-from hf_scaffold._token_decoder import TokenDecoder
+from hf_scaffold._core.token_decoder import TokenDecoder
+from hf_scaffold._cpus import n_cpus
 from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE, symbols_to_bytes
 from hf_scaffold.dropout import Dropout, encoding_of
 from hf_scaffold.errors import ConfigurationError

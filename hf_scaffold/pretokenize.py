@@ -1,7 +1,7 @@
 """Pre-tokenizers: the named presets, and any `tokenizers` normalizer and pre-tokenizer.
 
 A pre-tokenizer splits text into pre-tokens, which merges never cross. It also says what their symbols are:
-bytes, or characters. The presets for bytes have native scanners as well (`hf_scaffold._counter`), which give
+bytes, or characters. The presets for bytes have native scanners as well (`hf_scaffold._core.counter`), which give
 the same pre-tokens many times faster.
 """
 
@@ -178,7 +178,7 @@ class Pretokenizer:
 
         For bytes, they are bytes of the text; for characters, the UTF-8 form of what the pre-tokenizer
         writes. Exact for every pre-tokenizer, and slow: the presets' native scanners are in
-        `hf_scaffold._counter`.
+        `hf_scaffold._core.counter`.
 
         Raises:
             ConfigurationError: the pre-tokenizer writes a character that stands for no byte.

@@ -24,7 +24,7 @@ from hf_scaffold._arguments import (
     warn,
     whole,
 )
-from hf_scaffold._trainer import AmbiguousMergeLoop, MergeLoop
+from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop
 from hf_scaffold.artifact import (
     Pair,
     ScaffoldBPE,

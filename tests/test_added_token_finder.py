@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models
 
-from hf_scaffold._text_encoder import AddedTokenFinder, TextEncoder
+from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
 
 FIRST_ADDED = 1000
 ENCODER = TextEncoder("gpt2", np.arange(256, dtype=np.int32), np.empty((0, 3), np.int32), {})

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, LlamaTokenizer, PreTrainedTokenizerFast
 
 import hf_scaffold as hs
 from hf_scaffold import cli, workflow
-from hf_scaffold._trainer import AmbiguousMergeLoop, MergeLoop
+from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop
 from hf_scaffold.artifact import ScaffoldBPE, derive_demolish_map
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.symbols import Affixes

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hf_scaffold._encoder import PretokenEncoder
-from hf_scaffold._text_encoder import (
+from hf_scaffold._core.encoder import PretokenEncoder
+from hf_scaffold._core.text_encoder import (
     AddedTokenFinder,
     TextEncoder,
     constant_lists,
@@ -25,7 +25,7 @@ from hf_scaffold._text_encoder import (
     rows_as_lists,
     rules_of,
 )
-from hf_scaffold._token_decoder import TokenDecoder
+from hf_scaffold._core.token_decoder import TokenDecoder
 
 REFUSED = (ValueError, OverflowError, IndexError, MemoryError, TypeError)
 BYTES = np.arange(256, dtype=np.int32)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hf_scaffold._counter import PretokenCounter, last_cut, pretoken_offsets
+from hf_scaffold._core.counter import PretokenCounter, last_cut, pretoken_offsets
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
 from hf_scaffold.pretokenize import PRESETS, get_pretokenizer
 

@@ -27,7 +27,7 @@ from tokenizers import Regex
 from tokenizers.normalizers import NFD, Lowercase, Sequence
 from tokenizers.pre_tokenizers import Metaspace, Split, Whitespace
 
-from hf_scaffold._counter import PretokenCounter, last_cut
+from hf_scaffold._core.counter import PretokenCounter, last_cut
 from hf_scaffold.corpus import iter_documents
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError

@@ -8,10 +8,10 @@ import colliding
 import numpy as np
 import pytest
 
-from hf_scaffold._counter import PretokenCounter
-from hf_scaffold._encoder import PretokenEncoder
-from hf_scaffold._text_encoder import AddedTokenFinder, TextEncoder
-from hf_scaffold._trainer import MergeLoop
+from hf_scaffold._core.counter import PretokenCounter
+from hf_scaffold._core.encoder import PretokenEncoder
+from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
+from hf_scaffold._core.trainer import MergeLoop
 
 NOTHING_ADDED = AddedTokenFinder([])
 NO_RULES = np.zeros((0, 3), np.int32)

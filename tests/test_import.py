@@ -158,9 +158,8 @@ assert not errors, errors
 
 def test_from_sources_without_extensions_it_says_what_to_do(tmp_path):
     package = Path(hf_scaffold.__file__).parent
-    (tmp_path / "hf_scaffold").mkdir()
-    for path in package.glob("*.py"):
-        shutil.copy(path, tmp_path / "hf_scaffold")
+    compiled = shutil.ignore_patterns("*.so", "*.pyd", "__pycache__")
+    shutil.copytree(package, tmp_path / "hf_scaffold", ignore=compiled)
     done = run("import hf_scaffold", cwd=tmp_path, safe=None)
     assert done.returncode == 1
     [message] = done.stderr.splitlines()[-1:]

@@ -15,10 +15,10 @@ import pytest
 import hf_scaffold as hs
 from hf_scaffold import agreement, baselines
 from hf_scaffold._child import in_child
-from hf_scaffold._counter import PretokenCounter
-from hf_scaffold._encoder import PretokenEncoder
-from hf_scaffold._text_encoder import AddedTokenFinder, TextEncoder
-from hf_scaffold._trainer import AmbiguousMergeLoop, MergeLoop, MergeReplay
+from hf_scaffold._core.counter import PretokenCounter
+from hf_scaffold._core.encoder import PretokenEncoder
+from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
+from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop, MergeReplay
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.evaluation import EvaluationText
 

@@ -25,7 +25,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np
 from attack.allocations import Allocator
-from hf_scaffold._trainer import AmbiguousMergeLoop, MergeLoop
+from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop
 
 symbols = np.tile(np.array([0, 1, 0, 2], np.int32), 3000)
 offsets = np.arange(0, len(symbols) + 1, 2)

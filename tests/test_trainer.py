@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
 
 import hf_scaffold as hs
-from hf_scaffold._trainer import MergeLoop
+from hf_scaffold._core.trainer import MergeLoop
 from hf_scaffold.byte_level import symbols_to_bytes
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
 

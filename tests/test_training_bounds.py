@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import hf_scaffold as hs
-from hf_scaffold._counter import PretokenCounter, first_out_of_order
-from hf_scaffold._trainer import AmbiguousMergeLoop, MergeLoop, MergeReplay
+from hf_scaffold._core.counter import PretokenCounter, first_out_of_order
+from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop, MergeReplay
 
 GIVEN = {
     "symbols": np.array([0, 1, 1, 2], np.int32),

@@ -54,10 +54,10 @@ def calls() -> Calls:
     import numpy as np
 
     import hf_scaffold as hs
-    from hf_scaffold._counter import PretokenCounter
-    from hf_scaffold._encoder import PretokenEncoder
-    from hf_scaffold._text_encoder import AddedTokenFinder, TextEncoder
-    from hf_scaffold._trainer import AmbiguousMergeLoop
+    from hf_scaffold._core.counter import PretokenCounter
+    from hf_scaffold._core.encoder import PretokenEncoder
+    from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
+    from hf_scaffold._core.trainer import AmbiguousMergeLoop
 
     counts = hs.count([TEXT, WORDS[:3000]])
     bpe = hs.train(counts, 400, special_tokens=["<s>"])
@@ -134,7 +134,7 @@ class Allocator:
         self.shim = ctypes.CDLL(None)
         self.shim.disarm.restype = ctypes.c_bool
         maps = Path("/proc/self/maps").read_text().splitlines()
-        for pattern, own in ((r"/hf_scaffold/_[^/]*\.so$", True), (r"/libstdc\+\+\.so[^/]*$", False)):
+        for pattern, own in ((r"/hf_scaffold/_core/[^/]*\.so$", True), (r"/libstdc\+\+\.so[^/]*$", False)):
             for line in maps:
                 if re.search(pattern, line) and " r-xp " in line:
                     begin, end = (int(number, 16) for number in line.split()[0].split("-"))

@@ -237,7 +237,7 @@ class Tree:
             if not copy.is_file() or copy.read_bytes() != content:
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 copy.write_bytes(content)
-        for path in (tree.packages / "hf_scaffold").glob("*.py*"):
+        for path in (tree.packages / "hf_scaffold").rglob("*.py*"):
             path.unlink()  # a module may have gone
         tree.install()
         return tree
@@ -254,8 +254,8 @@ class Tree:
             path.write_text(fault.put_into(path.read_text(encoding="utf-8")), encoding="utf-8")
         if fault.is_native:
             stale = affected_extensions(fault.files[0])
-            for built in (self.packages / "hf_scaffold").glob("_*.so"):
-                if built.name.partition(".")[0][1:] not in stale:
+            for built in (self.packages / "hf_scaffold" / "_core").glob("*.so"):
+                if built.name.partition(".")[0] not in stale:
                     os.utime(built)  # setup.py builds everything anew for any header
         self.install()
 
