@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE
 
-from hf_scaffold._arguments import refuse_unknown, shortened
 from hf_scaffold._core.encoder import PretokenEncoder
-from hf_scaffold._files import read_unmixed, write_files
-from hf_scaffold._json import parse, shown, why_not_json
+from hf_scaffold._utils.arguments import refuse_unknown, shortened
+from hf_scaffold._utils.files import read_unmixed, write_files
+from hf_scaffold._utils.strict_json import parse, shown, why_not_json
 from hf_scaffold.agreement import measure, measure_training_text
 from hf_scaffold.byte_level import (
     BYTE_TO_SYMBOL,

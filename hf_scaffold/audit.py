@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 
-from hf_scaffold._arguments import flag, knows_its_arguments
 from hf_scaffold._core.trainer import MergeLoop, MergeReplay
+from hf_scaffold._utils.arguments import flag, knows_its_arguments
 from hf_scaffold.artifact import Pair, derive_demolish_map
 from hf_scaffold.byte_level import SYMBOL_TO_BYTE, bytes_to_symbols, symbols_to_bytes
 from hf_scaffold.corpus import Source

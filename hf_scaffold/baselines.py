@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from hf_scaffold._arguments import LARGEST_ID, knows_its_arguments, shortened, string, strings, whole
-from hf_scaffold._child import in_child
-from hf_scaffold._cpus import n_cpus
+from hf_scaffold._utils.arguments import LARGEST_ID, knows_its_arguments, shortened, string, strings, whole
+from hf_scaffold._utils.child import in_child
+from hf_scaffold._utils.cpus import n_cpus
 from hf_scaffold.byte_level import BYTE_TO_SYMBOL, bytes_to_symbols
 from hf_scaffold.corpus import import_extra
 from hf_scaffold.counts import PreTokenCounts

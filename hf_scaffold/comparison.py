@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hf_scaffold._arguments import knows_its_arguments, strings
+from hf_scaffold._utils.arguments import knows_its_arguments, strings
 from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.byte_level import symbols_to_bytes
 from hf_scaffold.corpus import Source

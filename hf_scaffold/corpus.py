@@ -23,7 +23,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 
-from hf_scaffold._arguments import warn
+from hf_scaffold._utils.arguments import warn
 from hf_scaffold.errors import ConfigurationError, CorpusError
 
 __all__ = [

@@ -25,10 +25,10 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 
-from hf_scaffold._arguments import function, knows_its_arguments, shortened, string, warn, whole
 from hf_scaffold._core.counter import PretokenCounter, first_out_of_order, last_cut
-from hf_scaffold._cpus import n_cpus
-from hf_scaffold._files import write_files
+from hf_scaffold._utils.arguments import function, knows_its_arguments, shortened, string, warn, whole
+from hf_scaffold._utils.cpus import n_cpus
+from hf_scaffold._utils.files import write_files
 from hf_scaffold.corpus import (
     MAX_PRETOKEN_LENGTH,
     Progress,

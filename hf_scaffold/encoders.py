@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from hf_scaffold._arguments import shortened
-from hf_scaffold._cpus import n_cpus
+from hf_scaffold._utils.arguments import shortened
+from hf_scaffold._utils.cpus import n_cpus
 from hf_scaffold.agreement import Agreement, measure
 from hf_scaffold.artifact import ScaffoldBPE, artifact_of
 from hf_scaffold.byte_level import bytes_to_symbols

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hf_scaffold._arguments import knows_its_arguments, string, strings, whole
+from hf_scaffold._utils.arguments import knows_its_arguments, string, strings, whole
 from hf_scaffold.corpus import Source, describe_source, iter_documents, without_pipes
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.encoders import (

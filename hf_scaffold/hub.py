@@ -12,7 +12,7 @@ from huggingface_hub import constants, get_token
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # exported, unannounced
 
-from hf_scaffold._files import settle
+from hf_scaffold._utils.files import settle
 from hf_scaffold.errors import ConfigurationError, HubError
 from hf_scaffold.workflow import load_tokenizer
 

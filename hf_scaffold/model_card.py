@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from huggingface_hub import ModelCard, ModelCardData, hf_hub_download
 from huggingface_hub.errors import RemoteEntryNotFoundError, RevisionNotFoundError
 
-from hf_scaffold._files import write_files
-from hf_scaffold._percent import percent_down
+from hf_scaffold._utils.files import write_files
+from hf_scaffold._utils.percent import percent_down
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast

@@ -37,7 +37,7 @@ from hf_scaffold._core.text_encoder import (
     rules_of,
 )
 from hf_scaffold._core.token_decoder import TokenDecoder
-from hf_scaffold._cpus import n_cpus
+from hf_scaffold._utils.cpus import n_cpus
 from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE, symbols_to_bytes
 from hf_scaffold.dropout import Dropout, encoding_of
 from hf_scaffold.errors import ConfigurationError

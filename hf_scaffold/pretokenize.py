@@ -25,7 +25,7 @@ from tokenizers.pre_tokenizers import (
     WhitespaceSplit,
 )
 
-from hf_scaffold._arguments import knows_its_arguments
+from hf_scaffold._utils.arguments import knows_its_arguments
 from hf_scaffold.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes
 from hf_scaffold.errors import ConfigurationError
 

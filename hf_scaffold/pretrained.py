@@ -11,7 +11,7 @@ from huggingface_hub import constants
 from huggingface_hub.utils import get_session  # type: ignore[attr-defined]  # exported, unannounced
 from tokenizers import Tokenizer
 
-from hf_scaffold._files import refuse_missing_folder
+from hf_scaffold._utils.files import refuse_missing_folder
 from hf_scaffold.errors import ConfigurationError
 
 __all__ = ["load_json", "load_pretrained", "require_ids"]

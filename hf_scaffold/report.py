@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hf_scaffold._arguments import LARGEST_ID, function, knows_its_arguments, string, strings, whole
-from hf_scaffold._files import write_files
+from hf_scaffold._utils.arguments import LARGEST_ID, function, knows_its_arguments, string, strings, whole
+from hf_scaffold._utils.files import write_files
 from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.baselines import BASELINES, load_any_tokenizer, require_vocab_size, train_baseline
 from hf_scaffold.byte_level import bytes_to_symbols, symbols_to_bytes

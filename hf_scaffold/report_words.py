@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hf_scaffold._percent import percent_down
+from hf_scaffold._utils.percent import percent_down
 from hf_scaffold.byte_level import symbols_to_bytes
 from hf_scaffold.inspection import readable
 from hf_scaffold.passages import Passage

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from hf_scaffold._files import naming, sync
+from hf_scaffold._utils.files import naming, sync
 from hf_scaffold.corpus import import_extra
 from hf_scaffold.errors import CorpusError
 

@@ -16,11 +16,19 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from filelock import FileLock, Timeout
 
-from hf_scaffold._arguments import flag, function, knows_its_arguments, shortened, string, strings, whole
 from hf_scaffold._core.counter import last_cut
 from hf_scaffold._core.text_encoder import framed
-from hf_scaffold._files import made, saving, write_files
-from hf_scaffold._json import parse, shown
+from hf_scaffold._utils.arguments import (
+    flag,
+    function,
+    knows_its_arguments,
+    shortened,
+    string,
+    strings,
+    whole,
+)
+from hf_scaffold._utils.files import made, saving, write_files
+from hf_scaffold._utils.strict_json import parse, shown
 from hf_scaffold.corpus import Progress, batches, describe_source, find_files, import_extra, iter_documents
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError
 from hf_scaffold.shard_files import (

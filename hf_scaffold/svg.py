@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from hf_scaffold._files import write_files
+from hf_scaffold._utils.files import write_files
 
 __all__ = ["Bar", "Figure", "bar_chart", "line_chart"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hf_scaffold._arguments import knows_its_arguments, shortened
+from hf_scaffold._utils.arguments import knows_its_arguments, shortened
 from hf_scaffold.baselines import load_any_tokenizer
 from hf_scaffold.corpus import Source
 from hf_scaffold.counts import PreTokenCounts

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import AddedToken
 
-from hf_scaffold._arguments import (
+from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop
+from hf_scaffold._utils.arguments import (
     LARGEST_ID,
     flag,
     function,
@@ -24,7 +25,6 @@ from hf_scaffold._arguments import (
     warn,
     whole,
 )
-from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop
 from hf_scaffold.artifact import (
     Pair,
     ScaffoldBPE,

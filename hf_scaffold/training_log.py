@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from hf_scaffold._json import parse, shown
+from hf_scaffold._utils.strict_json import parse, shown
 from hf_scaffold.errors import ArtifactError
 
 __all__ = ["Event", "TrainingLog"]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hf_scaffold import demo, terminal
-from hf_scaffold._percent import percent_down
+from hf_scaffold._utils.percent import percent_down
 from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.audit import Audit
 from hf_scaffold.counts import PreTokenCounts

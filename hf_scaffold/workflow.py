@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_scaffold._files import saving, settle
+from hf_scaffold._utils.files import saving, settle
 from hf_scaffold.artifact import DEMOLISH_FILE, ScaffoldBPE, artifact_of
 from hf_scaffold.artifact import FILES as ARTIFACT_FILES
 from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH, Progress, find_files, import_extra, iter_documents

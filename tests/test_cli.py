@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 
 import hf_scaffold as hs
 from hf_scaffold import cli, demo, inspection, terminal, workflow
-from hf_scaffold._percent import percent_down
+from hf_scaffold._utils.percent import percent_down
 from hf_scaffold.pretokenize import PRESETS
 
 TEXT = demo.TEXT.read_text(encoding="utf-8")[:30_000] + (

@@ -14,11 +14,11 @@ import pytest
 
 import hf_scaffold as hs
 from hf_scaffold import agreement, baselines
-from hf_scaffold._child import in_child
 from hf_scaffold._core.counter import PretokenCounter
 from hf_scaffold._core.encoder import PretokenEncoder
 from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
 from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop, MergeReplay
+from hf_scaffold._utils.child import in_child
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.evaluation import EvaluationText
 
@@ -203,7 +203,7 @@ def test_work_in_a_child_stops():
     assert (
         interrupted(
             "import time\n"
-            "from hf_scaffold._child import in_child\n"
+            "from hf_scaffold._utils.child import in_child\n"
             "print('at work', flush=True)\n"
             "try:\n"
             "    in_child(time.sleep, 3600)\n"

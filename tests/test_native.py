@@ -42,7 +42,7 @@ import hf_scaffold as hs
 from hf_scaffold import tokenization_scaffold
 from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
 from hf_scaffold._core.token_decoder import TokenDecoder
-from hf_scaffold._cpus import n_cpus
+from hf_scaffold._utils.cpus import n_cpus
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.native import LEAST_FOR_THREADS, LazyEncodings, n_threads, shown_bytes
 from hf_scaffold.pretokenize import PRESETS

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 import hf_scaffold as hs
-from hf_scaffold._percent import percent_down
+from hf_scaffold._utils.percent import percent_down
 from hf_scaffold.byte_level import symbols_to_bytes
 from hf_scaffold.cli import main
 from hf_scaffold.evaluation import EvaluationText
@@ -460,7 +460,9 @@ def test_figure_1_shows_parts_of_words(report):
 def test_the_page_is_not_left_half_written(report, tmp_path, monkeypatch):
     target = tmp_path / "report.html"
     target.write_text("old")
-    monkeypatch.setattr("hf_scaffold._files.os.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    monkeypatch.setattr(
+        "hf_scaffold._utils.files.os.replace", lambda *_: (_ for _ in ()).throw(OSError("full"))
+    )
     with pytest.raises(OSError, match="full"):
         report.save(target)
     assert target.read_text() == "old"

@@ -28,7 +28,8 @@ from typing import Any
 import toys
 
 import hf_scaffold as hs
-from hf_scaffold import _files, shard_files, shards, workflow
+from hf_scaffold import shard_files, shards, workflow
+from hf_scaffold._utils import files as _files
 from hf_scaffold.report import FORMS
 
 Files = dict[str, bytes]

@@ -75,7 +75,7 @@ def refuse_missing_folder(source: str) -> None:
         raise FileNotFoundError(errno.ENOENT, "no such folder", source)
 
 
-# ---- several files, all of them or none: as in hf_scaffold/_files.py, so in tokenization_scaffold.py
+# ---- several files, all of them or none: as in hf_scaffold/_utils/files.py, so in tokenization_scaffold.py
 #
 # Files are written into `.saving-…` inside their folder; one rename, to `.saved-…`, commits them; then they
 # are moved to their places. Whoever comes next, to save or to load, finishes the moves of a process that was

@@ -16,7 +16,7 @@ _Result = TypeVar("_Result")
 _CHILD = (
     "import pickle, sys\n"
     "sys.path[:] = pickle.load(sys.stdin.buffer)\n"
-    "from hf_scaffold._child import serve\n"
+    "from hf_scaffold._utils.child import serve\n"
     "serve()\n"
 )
 
