@@ -220,7 +220,7 @@ def tiktoken(setting: Setting) -> Encoder:
     import tiktoken
     from tiktoken_ext.openai_public import r50k_pat_str
 
-    from hf_scaffold.byte_level import symbols_to_bytes
+    from hf_scaffold.text.byte_level import symbols_to_bytes
 
     stock = json.loads(Path(setting.stock_file).read_text())
     steps = stock["pre_tokenizer"].get("pretokenizers", [])

@@ -18,7 +18,7 @@ Learned = tuple[float, list[bytes]]
 def pieces(path: Path) -> Iterator[str]:
     """The file in pieces of about 1 MB, cut where no pre-token changes."""
     from hf_scaffold._core.counter import last_cut
-    from hf_scaffold.corpus import iter_documents
+    from hf_scaffold.text.corpus import iter_documents
 
     for piece in iter_documents(path, cut=lambda text: last_cut(text, "gpt2")):
         yield piece.decode()
@@ -27,7 +27,7 @@ def pieces(path: Path) -> Iterator[str]:
 def _ours(path: Path, vocab_size: int, threads: int, *, scaffold: bool) -> Learned:
     start = time.perf_counter()
     import hf_scaffold as hs
-    from hf_scaffold.byte_level import symbols_to_bytes
+    from hf_scaffold.text.byte_level import symbols_to_bytes
 
     counts = hs.count(path, pretokenizer="gpt2", num_workers=threads)
     bpe = hs.train(counts, vocab_size, special_tokens=[SPECIAL], scaffold=scaffold)
@@ -56,7 +56,7 @@ def tokenizers(path: Path, vocab_size: int, threads: int) -> Learned:
 
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-    from hf_scaffold.byte_level import symbols_to_bytes
+    from hf_scaffold.text.byte_level import symbols_to_bytes
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

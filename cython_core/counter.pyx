@@ -110,7 +110,7 @@ cdef class PretokenCounter:
     memory, leaves part of what it was given counted, and a counter to go on with.
 
     Args:
-        preset: A name in `hf_scaffold.pretokenize.PRESETS`.
+        preset: A name in `hf_scaffold.text.pretokenizers.PRESETS`.
     Raises:
         ConfigurationError: no preset of that name.
     Example:

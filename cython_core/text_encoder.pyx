@@ -173,7 +173,7 @@ cdef class TextEncoder:
     and for as long as calls still use the one that it replaced, twice that.
 
     Args:
-        preset: A name in `hf_scaffold.pretokenize.PRESETS`.
+        preset: A name in `hf_scaffold.text.pretokenizers.PRESETS`.
         byte_ids: int32, 256: the token of each byte, -1 where the byte has none and is dropped.
         rules: int32, (n, 3): left, right and merged token, in rank order.
         replacements: Token to the tokens that replace it in the output.

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from hf_scaffold.counts import PreTokenCounts, count
     from hf_scaffold.evaluation import Evaluation, EvaluationText, evaluate
     from hf_scaffold.figures import figure_frequencies, figure_gain, figure_standalone
-    from hf_scaffold.pretokenize import CHARACTER_PRESETS, PRESETS, Pretokenizer, get_pretokenizer
     from hf_scaffold.report import Report, make_report
     from hf_scaffold.shards import ShardIndex, write_shards
     from hf_scaffold.tables import MetricRow, TokenizerComparison, compare_tokenizers
+    from hf_scaffold.text.pretokenizers import CHARACTER_PRESETS, PRESETS, Pretokenizer, get_pretokenizer
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
     from hf_scaffold.trainer import train, train_tokenizer
     from hf_scaffold.training_log import TrainingLog
@@ -104,15 +104,15 @@ __version__ = version("hf_scaffold")
 
 _HOMES = {
     "BASELINES": "baselines",
-    "CHARACTER_PRESETS": "pretokenize",
-    "PRESETS": "pretokenize",
+    "CHARACTER_PRESETS": "text.pretokenizers",
+    "PRESETS": "text.pretokenizers",
     "Audit": "audit",
     "Conversion": "audit",
     "Evaluation": "evaluation",
     "EvaluationText": "evaluation",
     "MetricRow": "tables",
     "PreTokenCounts": "counts",
-    "Pretokenizer": "pretokenize",
+    "Pretokenizer": "text.pretokenizers",
     "Report": "report",
     "ScaffoldBPE": "artifact",
     "ScaffoldTokenizerFast": "tokenization_scaffold",
@@ -130,7 +130,7 @@ _HOMES = {
     "figure_frequencies": "figures",
     "figure_gain": "figures",
     "figure_standalone": "figures",
-    "get_pretokenizer": "pretokenize",
+    "get_pretokenizer": "text.pretokenizers",
     "load_any_tokenizer": "baselines",
     "make_report": "report",
     "standalone_share": "comparison",

@@ -27,17 +27,17 @@ from hf_scaffold._utils.arguments import refuse_unknown, shortened
 from hf_scaffold._utils.files import read_unmixed, write_files
 from hf_scaffold._utils.strict_json import parse, shown, why_not_json
 from hf_scaffold.agreement import measure, measure_training_text
-from hf_scaffold.byte_level import (
+from hf_scaffold.decoding import decoder_for
+from hf_scaffold.errors import ArtifactError, ConfigurationError
+from hf_scaffold.text.byte_level import (
     BYTE_TO_SYMBOL,
     SYMBOL_TO_BYTE,
     all_symbols_to_bytes,
     bytes_to_symbols,
     symbols_to_bytes,
 )
-from hf_scaffold.decoding import decoder_for
-from hf_scaffold.errors import ArtifactError, ConfigurationError
-from hf_scaffold.pretokenize import Pretokenizer, get_pretokenizer, pretokenizer_of
-from hf_scaffold.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes
+from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer, pretokenizer_of
+from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes
 from hf_scaffold.training_log import TrainingLog, life_of
 
 if TYPE_CHECKING:

@@ -30,14 +30,14 @@ from tokenizers.models import BPE
 from hf_scaffold._core.trainer import MergeLoop, MergeReplay
 from hf_scaffold._utils.arguments import flag, knows_its_arguments
 from hf_scaffold.artifact import Pair, derive_demolish_map
-from hf_scaffold.byte_level import SYMBOL_TO_BYTE, bytes_to_symbols, symbols_to_bytes
-from hf_scaffold.corpus import Source
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.post_processors import with_tokens
-from hf_scaffold.pretokenize import Pretokenizer, pretokenizer_of
 from hf_scaffold.pretrained import load_json, load_pretrained, require_ids
-from hf_scaffold.symbols import BYTE_TOKENS, Affixes
+from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, bytes_to_symbols, symbols_to_bytes
+from hf_scaffold.text.corpus import Source
+from hf_scaffold.text.pretokenizers import Pretokenizer, pretokenizer_of
+from hf_scaffold.text.symbols import BYTE_TOKENS, Affixes
 from hf_scaffold.trainer import Characters, raw_splits
 
 if TYPE_CHECKING:

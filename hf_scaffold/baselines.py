@@ -21,13 +21,13 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from hf_scaffold._utils.arguments import LARGEST_ID, knows_its_arguments, shortened, string, strings, whole
 from hf_scaffold._utils.child import in_child
 from hf_scaffold._utils.cpus import n_cpus
-from hf_scaffold.byte_level import BYTE_TO_SYMBOL, bytes_to_symbols
-from hf_scaffold.corpus import import_extra
 from hf_scaffold.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, VocabSizeError
 from hf_scaffold.evaluation import EvaluationText
-from hf_scaffold.pretokenize import get_pretokenizer
 from hf_scaffold.pretrained import load_json, load_pretrained
+from hf_scaffold.text.byte_level import BYTE_TO_SYMBOL, bytes_to_symbols
+from hf_scaffold.text.corpus import import_extra
+from hf_scaffold.text.pretokenizers import get_pretokenizer
 from hf_scaffold.trainer import DEFAULT_VOCAB_SIZE, train
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from hf_scaffold import __version__, terminal
-from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH
 from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH
 
 # Whatever takes longer to import is imported by the command that needs it: --help is there at once.
 

@@ -29,7 +29,8 @@ from hf_scaffold._core.counter import PretokenCounter, first_out_of_order, last_
 from hf_scaffold._utils.arguments import function, knows_its_arguments, shortened, string, warn, whole
 from hf_scaffold._utils.cpus import n_cpus
 from hf_scaffold._utils.files import write_files
-from hf_scaffold.corpus import (
+from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
+from hf_scaffold.text.corpus import (
     MAX_PRETOKEN_LENGTH,
     Progress,
     Source,
@@ -38,8 +39,7 @@ from hf_scaffold.corpus import (
     import_extra,
     iter_documents,
 )
-from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
-from hf_scaffold.pretokenize import Pretokenizer, get_pretokenizer
+from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer
 
 __all__ = ["PreTokenCounts", "count"]
 

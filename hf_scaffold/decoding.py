@@ -15,8 +15,8 @@ from tokenizers.decoders import (
     WordPiece,
 )
 
-from hf_scaffold.pretokenize import Pretokenizer
-from hf_scaffold.symbols import NO_AFFIXES, Affixes
+from hf_scaffold.text.pretokenizers import Pretokenizer
+from hf_scaffold.text.symbols import NO_AFFIXES, Affixes
 
 __all__ = ["decoder_for"]
 
@@ -29,7 +29,7 @@ def decoder_for(pretokenizer: Pretokenizer, affixes: Affixes, byte_fallback: boo
     are lost, and nothing is put there. Tokens of bytes become the characters they spell.
 
     Example:
-        >>> from hf_scaffold.pretokenize import get_pretokenizer
+        >>> from hf_scaffold.text.pretokenizers import get_pretokenizer
         >>> bert = get_pretokenizer("bert", alphabet="chars")
         >>> decoder_for(bert, Affixes(prefix="##")).decode(["a", "##b", "c"])
         'ab c'

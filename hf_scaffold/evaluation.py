@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hf_scaffold._utils.arguments import knows_its_arguments, string, strings, whole
-from hf_scaffold.corpus import Source, describe_source, iter_documents, without_pipes
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.encoders import (
     ArtifactEncoder,
@@ -27,7 +26,8 @@ from hf_scaffold.encoders import (
     weighted,
 )
 from hf_scaffold.errors import ConfigurationError, CorpusError, CountOverflowError
-from hf_scaffold.pretokenize import Pretokenizer
+from hf_scaffold.text.corpus import Source, describe_source, iter_documents, without_pipes
+from hf_scaffold.text.pretokenizers import Pretokenizer
 
 __all__ = ["Evaluation", "EvaluationText", "evaluate"]
 

@@ -38,10 +38,10 @@ from hf_scaffold._core.text_encoder import (
 )
 from hf_scaffold._core.token_decoder import TokenDecoder
 from hf_scaffold._utils.cpus import n_cpus
-from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE, symbols_to_bytes
 from hf_scaffold.dropout import Dropout, encoding_of
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.pretokenize import get_pretokenizer
+from hf_scaffold.text.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE, symbols_to_bytes
+from hf_scaffold.text.pretokenizers import get_pretokenizer
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import CallBackend, ScaffoldTokenizerFast

@@ -18,8 +18,8 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from hf_scaffold._utils.files import naming, sync
-from hf_scaffold.corpus import import_extra
 from hf_scaffold.errors import CorpusError
+from hf_scaffold.text.corpus import import_extra
 
 __all__ = [
     "FORMATS",

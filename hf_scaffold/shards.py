@@ -29,7 +29,6 @@ from hf_scaffold._utils.arguments import (
 )
 from hf_scaffold._utils.files import made, saving, write_files
 from hf_scaffold._utils.strict_json import parse, shown
-from hf_scaffold.corpus import Progress, batches, describe_source, find_files, import_extra, iter_documents
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError
 from hf_scaffold.shard_files import (
     FORMATS,
@@ -39,6 +38,14 @@ from hf_scaffold.shard_files import (
     find_shard_files,
     is_shard_name,
     open_shard,
+)
+from hf_scaffold.text.corpus import (
+    Progress,
+    batches,
+    describe_source,
+    find_files,
+    import_extra,
+    iter_documents,
 )
 
 if TYPE_CHECKING:

@@ -32,12 +32,12 @@ from hf_scaffold.artifact import (
     derive_demolish_map,
     special_tokens_in,
 )
-from hf_scaffold.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE
-from hf_scaffold.corpus import MAX_PRETOKEN_LENGTH, source_names
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError, VocabSizeError
-from hf_scaffold.pretokenize import Pretokenizer
-from hf_scaffold.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes
+from hf_scaffold.text.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE
+from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, source_names
+from hf_scaffold.text.pretokenizers import Pretokenizer
+from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes
 from hf_scaffold.training_log import TrainingLog, with_merges
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any
 import toys
 from tokenizers import AddedToken
 
-from hf_scaffold.byte_level import symbols_to_bytes
 from hf_scaffold.native import LazyEncodings
-from hf_scaffold.pretokenize import PRESETS, get_pretokenizer
+from hf_scaffold.text.byte_level import symbols_to_bytes
+from hf_scaffold.text.pretokenizers import PRESETS, get_pretokenizer
 
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 # Strings of scaffolds and of bytes' stand-ins, beginnings of each other, white space, and what isn't ASCII.

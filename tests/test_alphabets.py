@@ -17,7 +17,7 @@ from hf_scaffold import cli, workflow
 from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop
 from hf_scaffold.artifact import ScaffoldBPE, derive_demolish_map
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
-from hf_scaffold.symbols import Affixes
+from hf_scaffold.text.symbols import Affixes
 
 AFFIXES = [
     ("", ""),

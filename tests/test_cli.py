@@ -19,7 +19,7 @@ from transformers import AutoTokenizer
 import hf_scaffold as hs
 from hf_scaffold import cli, demo, inspection, terminal, workflow
 from hf_scaffold._utils.percent import percent_down
-from hf_scaffold.pretokenize import PRESETS
+from hf_scaffold.text.pretokenizers import PRESETS
 
 TEXT = demo.TEXT.read_text(encoding="utf-8")[:30_000] + (
     "\nEs war die beste und die schönste Zeit — naïve, 日本語, 12,5 %: 1775.\n"

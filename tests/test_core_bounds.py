@@ -114,7 +114,7 @@ def test_any_rules_and_replacements_equal_the_slow_reference(rules, replacements
 
 
 def oracle_pretokens(text):
-    from hf_scaffold.pretokenize import get_pretokenizer
+    from hf_scaffold.text.pretokenizers import get_pretokenizer
 
     pre_tokenizer = get_pretokenizer("gpt2-digits").pre_tokenizer
     return [text[a:b] for _, (a, b) in pre_tokenizer.pre_tokenize_str(text)]

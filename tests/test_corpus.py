@@ -14,8 +14,8 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
-from hf_scaffold.corpus import describe_source, iter_documents
 from hf_scaffold.errors import ConfigurationError, CorpusError
+from hf_scaffold.text.corpus import describe_source, iter_documents
 
 DOCUMENTS = ["the first", "zweites, größer", "三つ目\r\nの文書\n", "", " ", "👩‍👩‍👧 4th\tand last"]
 ENCODED = [document.encode() for document in DOCUMENTS if document]

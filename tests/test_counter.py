@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hf_scaffold._core.counter import PretokenCounter, last_cut, pretoken_offsets
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
-from hf_scaffold.pretokenize import PRESETS, get_pretokenizer
+from hf_scaffold.text.pretokenizers import PRESETS, get_pretokenizer
 
 # A character for each way the patterns may treat one, and the traps: the long s (an s in (?i:'s)), the Kelvin
 # sign, title case, letters of no case, marks, numbers that are no decimal digits, white space, unassigned.

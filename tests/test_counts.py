@@ -28,10 +28,10 @@ from tokenizers.normalizers import NFD, Lowercase, Sequence
 from tokenizers.pre_tokenizers import Metaspace, Split, Whitespace
 
 from hf_scaffold._core.counter import PretokenCounter, last_cut
-from hf_scaffold.corpus import iter_documents
 from hf_scaffold.counts import PreTokenCounts, count
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
-from hf_scaffold.pretokenize import get_pretokenizer
+from hf_scaffold.text.corpus import iter_documents
+from hf_scaffold.text.pretokenizers import get_pretokenizer
 
 PRESETS = ["gpt2", "gpt2-digits", "llama3", "gpt4o"]
 MAX = 2**63 - 1

@@ -12,10 +12,10 @@ from transformers import AutoTokenizer
 
 import hf_scaffold as hs
 from hf_scaffold import demo
-from hf_scaffold.byte_level import bytes_to_symbols
 from hf_scaffold.cli import main
 from hf_scaffold.errors import ArtifactError
 from hf_scaffold.inspection import readable
+from hf_scaffold.text.byte_level import bytes_to_symbols
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models
 
 import hf_scaffold as hs
 from hf_scaffold._core.encoder import PretokenEncoder
-from hf_scaffold.byte_level import bytes_to_symbols, symbols_to_bytes
+from hf_scaffold.text.byte_level import bytes_to_symbols, symbols_to_bytes
 
 
 @pytest.fixture(scope="module")

@@ -351,7 +351,7 @@ resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from hf_scaffold.artifact import ScaffoldBPE, derive_demolish_map
-from hf_scaffold.symbols import Affixes
+from hf_scaffold.text.symbols import Affixes
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast, violations
 """
 

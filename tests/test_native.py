@@ -45,7 +45,7 @@ from hf_scaffold._core.token_decoder import TokenDecoder
 from hf_scaffold._utils.cpus import n_cpus
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.native import LEAST_FOR_THREADS, LazyEncodings, n_threads, shown_bytes
-from hf_scaffold.pretokenize import PRESETS
+from hf_scaffold.text.pretokenizers import PRESETS
 
 torch = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
 

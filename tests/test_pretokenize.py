@@ -12,7 +12,7 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Metaspace, PreTokenizer, Sequence, Split, Whitespace
 
 from hf_scaffold.errors import ConfigurationError, ScaffoldError
-from hf_scaffold.pretokenize import DEFAULT_PRESET, PRESETS, Pretokenizer, get_pretokenizer
+from hf_scaffold.text.pretokenizers import DEFAULT_PRESET, PRESETS, Pretokenizer, get_pretokenizer
 
 TEXT = "It's 2024:  the naïve DON'T-care\r\n\n\tUser_name42!?"
 

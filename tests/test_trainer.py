@@ -17,8 +17,8 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
 
 import hf_scaffold as hs
 from hf_scaffold._core.trainer import MergeLoop
-from hf_scaffold.byte_level import symbols_to_bytes
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
+from hf_scaffold.text.byte_level import symbols_to_bytes
 
 ARIZONA = {
     "Arizona": 50, "zone": 3, "Ari": 4, "zon": 2, "banana": 20, "aaaa": 7,

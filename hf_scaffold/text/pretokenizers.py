@@ -26,8 +26,8 @@ from tokenizers.pre_tokenizers import (
 )
 
 from hf_scaffold._utils.arguments import knows_its_arguments
-from hf_scaffold.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes
 from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes
 
 __all__ = [
     "ALPHABETS",

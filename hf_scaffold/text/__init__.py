@@ -1,0 +1,1 @@
+"""Text: documents from any corpus, and what splits them into pre-tokens."""
