@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hf_scaffold.audit import Audit, Conversion, audit_tokenizer, bpe_from_tokenizer
     from hf_scaffold.baselines import BASELINES, load_any_tokenizer, train_baseline
     from hf_scaffold.comparison import Standalone, VocabularyChange, compare, standalone_share
-    from hf_scaffold.counts import PreTokenCounts, count
+    from hf_scaffold.counting.counts import PreTokenCounts, count
     from hf_scaffold.evaluation import Evaluation, EvaluationText, evaluate
     from hf_scaffold.figures import figure_frequencies, figure_gain, figure_standalone
     from hf_scaffold.report import Report, make_report
@@ -111,7 +111,7 @@ _HOMES = {
     "Evaluation": "evaluation",
     "EvaluationText": "evaluation",
     "MetricRow": "tables",
-    "PreTokenCounts": "counts",
+    "PreTokenCounts": "counting.counts",
     "Pretokenizer": "text.pretokenizers",
     "Report": "report",
     "ScaffoldBPE": "artifact",
@@ -125,7 +125,7 @@ _HOMES = {
     "bpe_from_tokenizer": "audit",
     "compare": "comparison",
     "compare_tokenizers": "tables",
-    "count": "counts",
+    "count": "counting.counts",
     "evaluate": "evaluation",
     "figure_frequencies": "figures",
     "figure_gain": "figures",

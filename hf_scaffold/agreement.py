@@ -14,7 +14,7 @@ from hf_scaffold._core.encoder import PretokenEncoder
 
 if TYPE_CHECKING:
     from hf_scaffold.artifact import ScaffoldBPE
-    from hf_scaffold.counts import PreTokenCounts
+    from hf_scaffold.counting.counts import PreTokenCounts
 
 __all__ = ["Agreement", "EncodedRows", "measure", "measure_training_text", "rows_alike"]
 

@@ -41,7 +41,7 @@ from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes
 from hf_scaffold.training_log import TrainingLog, life_of
 
 if TYPE_CHECKING:
-    from hf_scaffold.counts import PreTokenCounts
+    from hf_scaffold.counting.counts import PreTokenCounts
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
 __all__ = ["AGREEMENTS", "Pair", "ScaffoldBPE", "artifact_of", "derive_demolish_map"]

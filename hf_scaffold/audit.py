@@ -30,7 +30,7 @@ from tokenizers.models import BPE
 from hf_scaffold._core.trainer import MergeLoop, MergeReplay
 from hf_scaffold._utils.arguments import flag, knows_its_arguments
 from hf_scaffold.artifact import Pair, derive_demolish_map
-from hf_scaffold.counts import PreTokenCounts, count
+from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.post_processors import with_tokens
 from hf_scaffold.pretrained import load_json, load_pretrained, require_ids

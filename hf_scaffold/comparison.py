@@ -10,7 +10,7 @@ import numpy as np
 
 from hf_scaffold._utils.arguments import knows_its_arguments, strings
 from hf_scaffold.artifact import ScaffoldBPE
-from hf_scaffold.counts import PreTokenCounts
+from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.encoders import ArtifactEncoder, Frequencies, encoder_of, weighted
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.evaluation import Evaluation, EvaluationText, evaluate

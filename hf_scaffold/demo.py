@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from hf_scaffold.artifact import ScaffoldBPE
-from hf_scaffold.counts import PreTokenCounts, count
+from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.encoders import weighted
 from hf_scaffold.errors import ArtifactError
 from hf_scaffold.inspection import bytes_per_token

@@ -15,7 +15,7 @@ from hf_scaffold._utils.arguments import shortened
 from hf_scaffold._utils.cpus import n_cpus
 from hf_scaffold.agreement import Agreement, measure
 from hf_scaffold.artifact import ScaffoldBPE, artifact_of
-from hf_scaffold.counts import PreTokenCounts
+from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.pretrained import require_ids
 from hf_scaffold.text.byte_level import bytes_to_symbols

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hf_scaffold._utils.arguments import knows_its_arguments, string, strings, whole
-from hf_scaffold.counts import PreTokenCounts, count
+from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.encoders import (
     ArtifactEncoder,
     BackendEncoder,

@@ -9,7 +9,7 @@ from operator import mul
 import numpy as np
 
 from hf_scaffold.artifact import ScaffoldBPE
-from hf_scaffold.counts import PreTokenCounts
+from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.byte_level import symbols_to_bytes
 

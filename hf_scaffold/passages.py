@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hf_scaffold.agreement import rows_alike
 from hf_scaffold.artifact import ScaffoldBPE
-from hf_scaffold.counts import PreTokenCounts
+from hf_scaffold.counting.counts import PreTokenCounts
 
 __all__ = ["Passage", "Piece", "choose_passage", "differing_share", "split_passage"]
 

@@ -18,7 +18,7 @@ from hf_scaffold._utils.files import write_files
 from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.baselines import BASELINES, load_any_tokenizer, require_vocab_size, train_baseline
 from hf_scaffold.comparison import Standalone, VocabularyChange, compare, standalone_share
-from hf_scaffold.counts import PreTokenCounts, count
+from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.evaluation import Evaluation, EvaluationText
 from hf_scaffold.figures import frequency_curve

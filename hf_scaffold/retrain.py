@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
 from hf_scaffold._utils.arguments import LARGEST_ID, refuse_unknown, shortened, strings, warn, whole
-from hf_scaffold.counts import count
+from hf_scaffold.counting.counts import count
 from hf_scaffold.errors import VocabSizeError
 from hf_scaffold.like import empty_like, fill, symbol_options
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast

@@ -9,7 +9,7 @@ from typing import Any
 
 from hf_scaffold._utils.arguments import knows_its_arguments, shortened
 from hf_scaffold.baselines import load_any_tokenizer
-from hf_scaffold.counts import PreTokenCounts
+from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.evaluation import Evaluation, EvaluationText, evaluate
 from hf_scaffold.text.corpus import Source

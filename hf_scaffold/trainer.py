@@ -32,7 +32,7 @@ from hf_scaffold.artifact import (
     derive_demolish_map,
     special_tokens_in,
 )
-from hf_scaffold.counts import PreTokenCounts, count
+from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError, VocabSizeError
 from hf_scaffold.text.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE
 from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, source_names

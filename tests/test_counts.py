@@ -28,7 +28,7 @@ from tokenizers.normalizers import NFD, Lowercase, Sequence
 from tokenizers.pre_tokenizers import Metaspace, Split, Whitespace
 
 from hf_scaffold._core.counter import PretokenCounter, last_cut
-from hf_scaffold.counts import PreTokenCounts, count
+from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.text.corpus import iter_documents
 from hf_scaffold.text.pretokenizers import get_pretokenizer
@@ -181,7 +181,7 @@ def test_spawned_workers_give_the_same_table(tmp_path):
     script.write_text(
         "import multiprocessing, sys\n"
         "from tokenizers.pre_tokenizers import Whitespace\n"
-        "from hf_scaffold.counts import count\n"
+        "from hf_scaffold.counting.counts import count\n"
         "if __name__ == '__main__':\n"
         "    multiprocessing.set_start_method(sys.argv[1])\n"
         "    documents = [f'document {i % 7}' for i in range(20_000)]\n"
@@ -199,7 +199,7 @@ def test_an_unguarded_script_with_spawned_workers_is_told_why_it_fails(tmp_path)
     script.write_text(
         "import multiprocessing\n"
         "from tokenizers.pre_tokenizers import Whitespace\n"
-        "from hf_scaffold.counts import count\n"
+        "from hf_scaffold.counting.counts import count\n"
         "multiprocessing.set_start_method('spawn', force=True)\n"
         "count(['text'] * 100_000, pretokenizer=Whitespace(), num_workers=2)\n"
     )
@@ -227,7 +227,7 @@ def test_ctrl_c_stops_all_workers(pretokenizer):
     program = (
         "import itertools\n"
         "from tokenizers.pre_tokenizers import Whitespace\n"
-        "from hf_scaffold.counts import count\n"
+        "from hf_scaffold.counting.counts import count\n"
         "def documents():\n"
         "    for i in itertools.count():\n"
         "        if i == 1000: print('at work', flush=True)\n"
@@ -257,7 +257,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
     path.write_bytes(zstandard.ZstdCompressor().compress(text) * 70)
     program = (
         "import resource, sys\n"
-        "from hf_scaffold.counts import count\n"
+        "from hf_scaffold.counting.counts import count\n"
         "def peak():\n"
         "    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024\n"
         "text = open(sys.argv[1], encoding='utf-8', newline='').read()\n"
@@ -489,7 +489,7 @@ def test_the_file_does_not_depend_on_hash_seed_order_or_workers(tmp_path):
     program = (
         "import sys\n"
         "from tokenizers.pre_tokenizers import Whitespace\n"
-        "from hf_scaffold.counts import count\n"
+        "from hf_scaffold.counting.counts import count\n"
         "seed, folder = int(sys.argv[1]), sys.argv[2]\n"
         "documents = [f'document {i} of {i * i}' for i in range(20_000)]\n"
         "documents = documents[seed:] + documents[:seed]\n"

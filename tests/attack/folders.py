@@ -421,7 +421,7 @@ def prepare(work: Path) -> Campaign:
     import pyarrow.parquet  # type: ignore[import-untyped]  # noqa: F401
     import transformers
 
-    import hf_scaffold.counts
+    import hf_scaffold.counting.counts
     import hf_scaffold.native
     import hf_scaffold.shards  # noqa: F401
 

@@ -1,0 +1,1 @@
+"""From text to counts: how often each pre-token occurs."""
