@@ -33,7 +33,6 @@ from hf_scaffold.errors import (
 )
 
 if TYPE_CHECKING:
-    from hf_scaffold.artifact import ScaffoldBPE
     from hf_scaffold.audit import Audit, Conversion, audit_tokenizer, bpe_from_tokenizer
     from hf_scaffold.baselines import BASELINES, load_any_tokenizer, train_baseline
     from hf_scaffold.comparison import Standalone, VocabularyChange, compare, standalone_share
@@ -45,8 +44,9 @@ if TYPE_CHECKING:
     from hf_scaffold.tables import MetricRow, TokenizerComparison, compare_tokenizers
     from hf_scaffold.text.pretokenizers import CHARACTER_PRESETS, PRESETS, Pretokenizer, get_pretokenizer
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
-    from hf_scaffold.trainer import train, train_tokenizer
-    from hf_scaffold.training_log import TrainingLog
+    from hf_scaffold.training.artifact import ScaffoldBPE
+    from hf_scaffold.training.log import TrainingLog
+    from hf_scaffold.training.trainer import train, train_tokenizer
 
 __all__ = [
     "BASELINES",
@@ -114,12 +114,12 @@ _HOMES = {
     "PreTokenCounts": "counting.counts",
     "Pretokenizer": "text.pretokenizers",
     "Report": "report",
-    "ScaffoldBPE": "artifact",
+    "ScaffoldBPE": "training.artifact",
     "ScaffoldTokenizerFast": "tokenization_scaffold",
     "ShardIndex": "shards",
     "Standalone": "comparison",
     "TokenizerComparison": "tables",
-    "TrainingLog": "training_log",
+    "TrainingLog": "training.log",
     "VocabularyChange": "comparison",
     "audit_tokenizer": "audit",
     "bpe_from_tokenizer": "audit",
@@ -134,9 +134,9 @@ _HOMES = {
     "load_any_tokenizer": "baselines",
     "make_report": "report",
     "standalone_share": "comparison",
-    "train": "trainer",
+    "train": "training.trainer",
     "train_baseline": "baselines",
-    "train_tokenizer": "trainer",
+    "train_tokenizer": "training.trainer",
     "write_shards": "shards",
 }
 

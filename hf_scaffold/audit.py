@@ -29,7 +29,6 @@ from tokenizers.models import BPE
 
 from hf_scaffold._core.trainer import MergeLoop, MergeReplay
 from hf_scaffold._utils.arguments import flag, knows_its_arguments
-from hf_scaffold.artifact import Pair, derive_demolish_map
 from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.post_processors import with_tokens
@@ -38,7 +37,8 @@ from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, bytes_to_symbols, symbol
 from hf_scaffold.text.corpus import Source
 from hf_scaffold.text.pretokenizers import Pretokenizer, pretokenizer_of
 from hf_scaffold.text.symbols import BYTE_TOKENS, Affixes
-from hf_scaffold.trainer import Characters, raw_splits
+from hf_scaffold.training.artifact import Pair, derive_demolish_map
+from hf_scaffold.training.trainer import Characters, raw_splits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -334,7 +334,8 @@ def train(
     AutoTokenizer loads DIR; DIR/artifact holds vocab.json, merges.txt and demolish.json. Existing files of
     the same names are replaced once the new ones are complete.
     """
-    from hf_scaffold import trainer, views, workflow
+    from hf_scaffold import views, workflow
+    from hf_scaffold.training import trainer
 
     sizes = list(dict.fromkeys(vocab_size or [trainer.DEFAULT_VOCAB_SIZE]))
     folders = [output] if len(sizes) == 1 else [output / str(size) for size in sizes]
@@ -702,8 +703,9 @@ def report(
     It trains Scaffold-BPE, plain BPE and other baselines of one size and measures them. The page opens
     offline; all forms hold the same facts.
     """
-    from hf_scaffold import baselines, trainer, views, workflow
+    from hf_scaffold import baselines, views, workflow
     from hf_scaffold import report as reports
+    from hf_scaffold.training import trainer
 
     with _option("--output"):
         reports.check_forms(output)

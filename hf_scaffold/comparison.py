@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from hf_scaffold._utils.arguments import knows_its_arguments, strings
-from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.encoders import ArtifactEncoder, Frequencies, encoder_of, weighted
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.evaluation import Evaluation, EvaluationText, evaluate
 from hf_scaffold.text.byte_level import symbols_to_bytes
 from hf_scaffold.text.corpus import Source
+from hf_scaffold.training.artifact import ScaffoldBPE
 
 __all__ = ["Standalone", "VocabularyChange", "compare", "standalone_share"]
 

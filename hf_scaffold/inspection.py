@@ -8,10 +8,10 @@ from operator import mul
 
 import numpy as np
 
-from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.byte_level import symbols_to_bytes
+from hf_scaffold.training.artifact import ScaffoldBPE
 
 __all__ = ["Inspection", "ScaffoldUse", "bytes_per_token", "inspect_artifact", "readable", "scaffold_uses"]
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hf_scaffold.agreement import rows_alike
-from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.counting.counts import PreTokenCounts
+from hf_scaffold.training.agreement import rows_alike
+from hf_scaffold.training.artifact import ScaffoldBPE
 
 __all__ = ["Passage", "Piece", "choose_passage", "differing_share", "split_passage"]
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from hf_scaffold._utils.arguments import LARGEST_ID, function, knows_its_arguments, string, strings, whole
 from hf_scaffold._utils.files import write_files
-from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.baselines import BASELINES, load_any_tokenizer, require_vocab_size, train_baseline
 from hf_scaffold.comparison import Standalone, VocabularyChange, compare, standalone_share
 from hf_scaffold.counting.counts import PreTokenCounts, count
@@ -29,7 +28,8 @@ from hf_scaffold.tables import HELD_OUT, TRAIN, TokenizerComparison, compare_tok
 from hf_scaffold.text.byte_level import bytes_to_symbols, symbols_to_bytes
 from hf_scaffold.text.corpus import Source, import_extra, source_names
 from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer
-from hf_scaffold.trainer import DEFAULT_VOCAB_SIZE, train
+from hf_scaffold.training.artifact import ScaffoldBPE
+from hf_scaffold.training.trainer import DEFAULT_VOCAB_SIZE, train
 
 __all__ = ["DEFAULT_BASELINES", "FORMS", "Report", "ReportText", "ScaffoldFacts", "make_report"]
 

@@ -16,7 +16,7 @@ from hf_scaffold.counting.counts import count
 from hf_scaffold.errors import VocabSizeError
 from hf_scaffold.like import empty_like, fill, symbol_options
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
-from hf_scaffold.trainer import train
+from hf_scaffold.training.trainer import train
 
 __all__ = ["train_new_from_iterator"]
 

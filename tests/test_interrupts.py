@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import hf_scaffold as hs
-from hf_scaffold import agreement, baselines
+from hf_scaffold import baselines
 from hf_scaffold._core.counter import PretokenCounter
 from hf_scaffold._core.encoder import PretokenEncoder
 from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
@@ -21,6 +21,7 @@ from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop, MergeReplay
 from hf_scaffold._utils.child import in_child
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.evaluation import EvaluationText
+from hf_scaffold.training import agreement
 
 
 class StopError(Exception):

@@ -17,9 +17,9 @@ from tokenizers.models import BPE
 from transformers import AutoTokenizer
 
 import hf_scaffold as hs
-from hf_scaffold.artifact import ScaffoldBPE
 from hf_scaffold.errors import ArtifactError
 from hf_scaffold.tokenization_scaffold import FREE_IDS, ScaffoldTokenizerFast
+from hf_scaffold.training.artifact import ScaffoldBPE
 
 COUNTS = {"Arizona": 50, "zone": 3, "Ari": 4, "zon": 2, "banana": 20, "hugs": 5, "hug": 9}
 SETTINGS = [
@@ -350,7 +350,7 @@ import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
-from hf_scaffold.artifact import ScaffoldBPE, derive_demolish_map
+from hf_scaffold.training.artifact import ScaffoldBPE, derive_demolish_map
 from hf_scaffold.text.symbols import Affixes
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast, violations
 """

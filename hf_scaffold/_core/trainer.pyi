@@ -3,7 +3,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from hf_scaffold.training_log import Kind
+from hf_scaffold.training.log import Kind
 
 class MergeLoop:
     def __init__(

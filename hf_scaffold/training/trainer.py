@@ -25,20 +25,20 @@ from hf_scaffold._utils.arguments import (
     warn,
     whole,
 )
-from hf_scaffold.artifact import (
-    Pair,
-    ScaffoldBPE,
-    checked_settings,
-    derive_demolish_map,
-    special_tokens_in,
-)
 from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError, VocabSizeError
 from hf_scaffold.text.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE
 from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, source_names
 from hf_scaffold.text.pretokenizers import Pretokenizer
 from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes
-from hf_scaffold.training_log import TrainingLog, with_merges
+from hf_scaffold.training.artifact import (
+    Pair,
+    ScaffoldBPE,
+    checked_settings,
+    derive_demolish_map,
+    special_tokens_in,
+)
+from hf_scaffold.training.log import TrainingLog, with_merges
 
 if TYPE_CHECKING:
     from tokenizers.normalizers import Normalizer

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from hf_scaffold._core.encoder import PretokenEncoder
 
 if TYPE_CHECKING:
-    from hf_scaffold.artifact import ScaffoldBPE
     from hf_scaffold.counting.counts import PreTokenCounts
+    from hf_scaffold.training.artifact import ScaffoldBPE
 
 __all__ = ["Agreement", "EncodedRows", "measure", "measure_training_text", "rows_alike"]
 

@@ -1,0 +1,1 @@
+"""From counts to merges: the trainer, and the artifact that it makes."""
