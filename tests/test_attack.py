@@ -83,7 +83,7 @@ def folder(tmp_path, monkeypatch):
 
 def break_calls(monkeypatch, broken):
     """Let calls of the native encoder go through this."""
-    from hf_scaffold import native
+    from hf_scaffold.engine import calls as native
 
     encode_plus = native.encode_plus
     monkeypatch.setattr(native, "encode_plus", lambda *args, **kwargs: broken(encode_plus(*args, **kwargs)))
@@ -152,7 +152,7 @@ forbidden = (
 )
 from pathlib import Path
 from transformers import AutoTokenizer
-import hf_scaffold as hs, hf_scaffold.native, pyarrow.parquet
+import hf_scaffold as hs, hf_scaffold.engine.calls, pyarrow.parquet
 AutoTokenizer.from_pretrained(sys.argv[1] + "/byte-level")("a")  # what is imported late is there from now on
 seen = []
 sys.addaudithook(lambda event, args: seen.append(event) if event in forbidden else None)

@@ -1,0 +1,1 @@
+"""The native encoder and decoder behind a tokenizer's calls."""
