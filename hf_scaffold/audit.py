@@ -31,12 +31,12 @@ from hf_scaffold._core.trainer import MergeLoop, MergeReplay
 from hf_scaffold._utils.arguments import flag, knows_its_arguments
 from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
-from hf_scaffold.post_processors import with_tokens
-from hf_scaffold.pretrained import load_json, load_pretrained, require_ids
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, bytes_to_symbols, symbols_to_bytes
 from hf_scaffold.text.corpus import Source
 from hf_scaffold.text.pretokenizers import Pretokenizer, pretokenizer_of
 from hf_scaffold.text.symbols import BYTE_TOKENS, Affixes
+from hf_scaffold.tokenizer.loading import load_json, load_pretrained, require_ids
+from hf_scaffold.tokenizer.post_processors import with_tokens
 from hf_scaffold.training.artifact import Pair, derive_demolish_map
 from hf_scaffold.training.trainer import Characters, raw_splits
 
@@ -455,8 +455,8 @@ def _like(
     fast: PreTrainedTokenizerFast, public: BPE, scaffold: dict[str, Any], remap: NDArray[np.int64]
 ) -> ScaffoldTokenizerFast:
     """A tokenizer with everything of another but its model; ids in templates and padding are mapped."""
-    from hf_scaffold.like import pad_with_own_id, settings_of
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+    from hf_scaffold.tokenizer.like import pad_with_own_id, settings_of
 
     state = json.loads(fast.backend_tokenizer.to_str())
     own = json.loads(Tokenizer(public).to_str())["model"]

@@ -574,7 +574,8 @@ def push(
 
     Other files in the repository stay, and so does a README.md that hf_scaffold didn't write.
     """
-    from hf_scaffold import hub, views
+    from hf_scaffold import views
+    from hf_scaffold.tokenizer import hub
 
     views.show_push(
         hub.push_folder(folder, repository, private=private or None, revision=revision, message=message),

@@ -15,10 +15,10 @@ from hf_scaffold._utils.arguments import shortened
 from hf_scaffold._utils.cpus import n_cpus
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.pretrained import require_ids
 from hf_scaffold.text.byte_level import bytes_to_symbols
 from hf_scaffold.text.corpus import batches
 from hf_scaffold.text.pretokenizers import Pretokenizer
+from hf_scaffold.tokenizer.loading import require_ids
 from hf_scaffold.training.agreement import Agreement, measure
 from hf_scaffold.training.artifact import ScaffoldBPE, artifact_of
 

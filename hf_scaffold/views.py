@@ -13,8 +13,8 @@ from hf_scaffold.shards import ShardIndex
 from hf_scaffold.training.artifact import ScaffoldBPE
 
 if TYPE_CHECKING:
-    from hf_scaffold.hub import Push
     from hf_scaffold.report import Report
+    from hf_scaffold.tokenizer.hub import Push
 
 __all__ = [
     "show_audit",

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from hf_scaffold._utils.files import saving, settle
 from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError
-from hf_scaffold.pretrained import load_pretrained
 from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, Progress, find_files, import_extra, iter_documents
 from hf_scaffold.text.pretokenizers import get_pretokenizer
+from hf_scaffold.tokenizer.loading import load_pretrained
 from hf_scaffold.training.artifact import DEMOLISH_FILE, ScaffoldBPE, artifact_of
 from hf_scaffold.training.artifact import FILES as ARTIFACT_FILES
 

@@ -17,8 +17,8 @@ import toys
 import transformers
 from hub_server import Blob, Commit, HubServer
 
-from hf_scaffold.model_card import BEGIN, END
 from hf_scaffold.tokenization_scaffold import release
+from hf_scaffold.tokenizer.model_card import BEGIN, END
 
 PROGRAM = Path(sysconfig.get_path("scripts"), "hf-scaffold")
 # Looking for a config.json that isn't there, transformers before 5.22 forgets the token.

@@ -8,7 +8,7 @@ import yaml
 from huggingface_hub import ModelCard
 
 import hf_scaffold as hs
-from hf_scaffold.model_card import BEGIN, END, make_card, update_card
+from hf_scaffold.tokenizer.model_card import BEGIN, END, make_card, update_card
 
 TEXTS = ["the cat and the hat and the band", "the bat sat there 12 times"] * 3
 

@@ -13,10 +13,11 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 import hf_scaffold as hs
-from hf_scaffold import audit, encoders, hub, model_card, workflow
+from hf_scaffold import audit, encoders, workflow
 from hf_scaffold.errors import ConfigurationError, HubError
 from hf_scaffold.shards import ShardIndex
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+from hf_scaffold.tokenizer import hub, model_card
 
 TEXTS = ["the cat sat on the mat", "the other cat"] * 5
 

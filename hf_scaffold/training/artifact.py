@@ -26,7 +26,6 @@ from hf_scaffold._core.encoder import PretokenEncoder
 from hf_scaffold._utils.arguments import refuse_unknown, shortened
 from hf_scaffold._utils.files import read_unmixed, write_files
 from hf_scaffold._utils.strict_json import parse, shown, why_not_json
-from hf_scaffold.decoding import decoder_for
 from hf_scaffold.errors import ArtifactError, ConfigurationError
 from hf_scaffold.text.byte_level import (
     BYTE_TO_SYMBOL,
@@ -37,6 +36,7 @@ from hf_scaffold.text.byte_level import (
 )
 from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer, pretokenizer_of
 from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes
+from hf_scaffold.tokenizer.decoders import decoder_for
 from hf_scaffold.training.agreement import measure, measure_training_text
 from hf_scaffold.training.log import TrainingLog, life_of
 

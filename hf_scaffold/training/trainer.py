@@ -339,7 +339,7 @@ def train_tokenizer(
         >>> tokenizer.eos_token_id
         0
     """
-    from hf_scaffold.like import empty_like, fill, symbol_options
+    from hf_scaffold.tokenizer.like import empty_like, fill, symbol_options
 
     kwargs = checked_settings("train_tokenizer", kwargs, signature(train_tokenizer).parameters)
     sizes = checked_sizes(vocab_size)

@@ -13,10 +13,10 @@ from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.post_processors import added_by, with_tokens
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
 from hf_scaffold.text.pretokenizers import Pretokenizer, pretokenizer_of
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast, backend_of
+from hf_scaffold.tokenizer.post_processors import added_by, with_tokens
 from hf_scaffold.training.artifact import CHARACTER_SETTINGS, ScaffoldBPE
 
 __all__ = ["Shell", "empty_like", "fill", "pad_with_own_id", "settings_of", "symbol_options"]
