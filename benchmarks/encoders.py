@@ -191,7 +191,7 @@ def ours_arrow(setting: Setting) -> Encoder:
 
 def ours_files(setting: Setting) -> Encoder:
     """From JSON Lines on the disk to shards on the disk."""
-    from hf_scaffold.shards import write_shards
+    from hf_scaffold.shards.writing import write_shards
 
     tokenizer = ours(setting)
 
@@ -275,7 +275,7 @@ ENCODERS: dict[str, Peer] = {
     "hf_scaffold, lists": Peer(ours_lists, CALL, SCAFFOLD),
     "hf_scaffold, arrays": Peer(ours_arrays, ("encode",), SCAFFOLD),
     "hf_scaffold, Arrow": Peer(ours_arrow, ("encode", "map"), SCAFFOLD, module="pyarrow"),
-    "hf_scaffold, files": Peer(ours_files, ("encode",), SCAFFOLD, module="hf_scaffold.shards"),
+    "hf_scaffold, files": Peer(ours_files, ("encode",), SCAFFOLD, module="hf_scaffold.shards.writing"),
     "hf_scaffold, Rust path": Peer(ours_lists, CALL, SCAFFOLD, is_slow=True, env={"HF_SCAFFOLD_NATIVE": "0"}),
     "hf_scaffold, scaffold=False": Peer(ours_plain, LISTS),
     "transformers": Peer(transformers, CALL, is_slow=True),

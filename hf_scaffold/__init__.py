@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hf_scaffold.evaluation import Evaluation, EvaluationText, evaluate
     from hf_scaffold.figures import figure_frequencies, figure_gain, figure_standalone
     from hf_scaffold.report import Report, make_report
-    from hf_scaffold.shards import ShardIndex, write_shards
+    from hf_scaffold.shards.writing import ShardIndex, write_shards
     from hf_scaffold.tables import MetricRow, TokenizerComparison, compare_tokenizers
     from hf_scaffold.text.pretokenizers import CHARACTER_PRESETS, PRESETS, Pretokenizer, get_pretokenizer
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
@@ -116,7 +116,7 @@ _HOMES = {
     "Report": "report",
     "ScaffoldBPE": "training.artifact",
     "ScaffoldTokenizerFast": "tokenization_scaffold",
-    "ShardIndex": "shards",
+    "ShardIndex": "shards.writing",
     "Standalone": "comparison",
     "TokenizerComparison": "tables",
     "TrainingLog": "training.log",
@@ -137,7 +137,7 @@ _HOMES = {
     "train": "training.trainer",
     "train_baseline": "baselines",
     "train_tokenizer": "training.trainer",
-    "write_shards": "shards",
+    "write_shards": "shards.writing",
 }
 
 

@@ -476,7 +476,8 @@ def tokenize(
     if to.is_of_shards:
         if not inputs or file is not None or output is None:
             raise typer.BadParameter(f"--to {to.value} takes CORPUS and --output")
-        from hf_scaffold import shards, views
+        from hf_scaffold import views
+        from hf_scaffold.shards.writing import writing as shards
 
         with _option("--output"):
             workflow.require_writable(output)

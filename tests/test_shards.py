@@ -22,9 +22,10 @@ import toys
 from tokenizers import AddedToken, pre_tokenizers
 
 import hf_scaffold as hs
-from hf_scaffold import shard_files, shards
-from hf_scaffold.shard_files import FORMATS, Part
-from hf_scaffold.shards import INDEX_FILE, ShardIndex, write_shards
+from hf_scaffold.shards.files import FORMATS, Part
+from hf_scaffold.shards.writing import INDEX_FILE, ShardIndex, write_shards
+from hf_scaffold.shards.writing import files as shard_files
+from hf_scaffold.shards.writing import writing as shards
 
 DOCUMENTS = [
     f"international bananas {n}: été 日本語本日\nnationality zone " + "hugs " * (n * 7 % 23)
@@ -370,7 +371,8 @@ def test_a_killed_run_goes_on(tokenizer, corpus, tmp_path):
     tokenizer.save_pretrained(tmp_path / "tokenizer")
     code = f"""
 import os, signal
-from hf_scaffold import ScaffoldTokenizerFast, shard_files, shards
+from hf_scaffold import ScaffoldTokenizerFast
+from hf_scaffold.shards.writing import files as shard_files, writing as shards
 shards.BATCH_SIZE, shard_files.ROW_GROUP = 1000, 60
 finish, n_calls = shard_files.ShardWriter.finish, 0
 def finish_some(writer):
@@ -659,7 +661,8 @@ def test_a_full_disk_names_the_path_and_leaves_only_what_is_finished(format, tok
     tokenizer.save_pretrained(tmp_path / "tokenizer")
     code = f"""
 import errno, pathlib, resource, shutil, signal
-from hf_scaffold import ScaffoldTokenizerFast, shard_files, shards
+from hf_scaffold import ScaffoldTokenizerFast
+from hf_scaffold.shards.writing import files as shard_files, writing as shards
 shards.BATCH_SIZE, shard_files.ROW_GROUP = 1000, 60
 tokenizer = ScaffoldTokenizerFast.from_pretrained({str(tmp_path / "tokenizer")!r})
 out = pathlib.Path({str(tmp_path / "new" / "out")!r})

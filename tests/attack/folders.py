@@ -423,7 +423,7 @@ def prepare(work: Path) -> Campaign:
 
     import hf_scaffold.counting.counts
     import hf_scaffold.engine.calls
-    import hf_scaffold.shards  # noqa: F401
+    import hf_scaffold.shards.writing  # noqa: F401
 
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # transformers may ask whether to trust code

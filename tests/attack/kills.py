@@ -28,9 +28,11 @@ from typing import Any
 import toys
 
 import hf_scaffold as hs
-from hf_scaffold import shard_files, shards, workflow
+from hf_scaffold import workflow
 from hf_scaffold._utils import files as _files
 from hf_scaffold.report import FORMS
+from hf_scaffold.shards.writing import files as shard_files
+from hf_scaffold.shards.writing import writing as shards
 
 Files = dict[str, bytes]
 TEXTS = [" ".join(toys.WORDS) * 3, "it's the cats' hats that sat on the mats, as cats do " * 20]

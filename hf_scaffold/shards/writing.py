@@ -30,7 +30,7 @@ from hf_scaffold._utils.arguments import (
 from hf_scaffold._utils.files import made, saving, write_files
 from hf_scaffold._utils.strict_json import parse, shown
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError
-from hf_scaffold.shard_files import (
+from hf_scaffold.shards.files import (
     FORMATS,
     Part,
     Shard,

@@ -1,0 +1,1 @@
+"""A corpus as files of token ids."""
