@@ -33,15 +33,15 @@ from hf_scaffold.errors import (
 )
 
 if TYPE_CHECKING:
-    from hf_scaffold.audit import Audit, Conversion, audit_tokenizer, bpe_from_tokenizer
-    from hf_scaffold.baselines import BASELINES, load_any_tokenizer, train_baseline
-    from hf_scaffold.comparison import Standalone, VocabularyChange, compare, standalone_share
     from hf_scaffold.counting.counts import PreTokenCounts, count
-    from hf_scaffold.evaluation import Evaluation, EvaluationText, evaluate
+    from hf_scaffold.evaluation.audit import Audit, Conversion, audit_tokenizer, bpe_from_tokenizer
+    from hf_scaffold.evaluation.baselines import BASELINES, load_any_tokenizer, train_baseline
+    from hf_scaffold.evaluation.comparison import Standalone, VocabularyChange, compare, standalone_share
+    from hf_scaffold.evaluation.metrics import Evaluation, EvaluationText, evaluate
+    from hf_scaffold.evaluation.tables import MetricRow, TokenizerComparison, compare_tokenizers
     from hf_scaffold.figures import figure_frequencies, figure_gain, figure_standalone
     from hf_scaffold.report import Report, make_report
     from hf_scaffold.shards.writing import ShardIndex, write_shards
-    from hf_scaffold.tables import MetricRow, TokenizerComparison, compare_tokenizers
     from hf_scaffold.text.pretokenizers import CHARACTER_PRESETS, PRESETS, Pretokenizer, get_pretokenizer
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
     from hf_scaffold.training.artifact import ScaffoldBPE
@@ -103,39 +103,39 @@ if importlib.machinery.PathFinder.find_spec(f"{__name__}._core.trainer", [f"{__p
 __version__ = version("hf_scaffold")
 
 _HOMES = {
-    "BASELINES": "baselines",
+    "BASELINES": "evaluation.baselines",
     "CHARACTER_PRESETS": "text.pretokenizers",
     "PRESETS": "text.pretokenizers",
-    "Audit": "audit",
-    "Conversion": "audit",
-    "Evaluation": "evaluation",
-    "EvaluationText": "evaluation",
-    "MetricRow": "tables",
+    "Audit": "evaluation.audit",
+    "Conversion": "evaluation.audit",
+    "Evaluation": "evaluation.metrics",
+    "EvaluationText": "evaluation.metrics",
+    "MetricRow": "evaluation.tables",
     "PreTokenCounts": "counting.counts",
     "Pretokenizer": "text.pretokenizers",
     "Report": "report",
     "ScaffoldBPE": "training.artifact",
     "ScaffoldTokenizerFast": "tokenization_scaffold",
     "ShardIndex": "shards.writing",
-    "Standalone": "comparison",
-    "TokenizerComparison": "tables",
+    "Standalone": "evaluation.comparison",
+    "TokenizerComparison": "evaluation.tables",
     "TrainingLog": "training.log",
-    "VocabularyChange": "comparison",
-    "audit_tokenizer": "audit",
-    "bpe_from_tokenizer": "audit",
-    "compare": "comparison",
-    "compare_tokenizers": "tables",
+    "VocabularyChange": "evaluation.comparison",
+    "audit_tokenizer": "evaluation.audit",
+    "bpe_from_tokenizer": "evaluation.audit",
+    "compare": "evaluation.comparison",
+    "compare_tokenizers": "evaluation.tables",
     "count": "counting.counts",
-    "evaluate": "evaluation",
+    "evaluate": "evaluation.metrics",
     "figure_frequencies": "figures",
     "figure_gain": "figures",
     "figure_standalone": "figures",
     "get_pretokenizer": "text.pretokenizers",
-    "load_any_tokenizer": "baselines",
+    "load_any_tokenizer": "evaluation.baselines",
     "make_report": "report",
-    "standalone_share": "comparison",
+    "standalone_share": "evaluation.comparison",
     "train": "training.trainer",
-    "train_baseline": "baselines",
+    "train_baseline": "evaluation.baselines",
     "train_tokenizer": "training.trainer",
     "write_shards": "shards.writing",
 }

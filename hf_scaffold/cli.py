@@ -542,7 +542,8 @@ def inspect(
     as_json: JsonOption = False,
 ) -> None:
     """Show a tokenizer's sizes, its share of scaffold tokens, and some of them with what they are for."""
-    from hf_scaffold import inspection, views, workflow
+    from hf_scaffold import views, workflow
+    from hf_scaffold.evaluation.metrics import inspection
 
     if history is not None:
         terminal.line(workflow.load_history(source, history))
@@ -606,7 +607,7 @@ def audit(
     This goes beyond the paper.
     """
     from hf_scaffold import views
-    from hf_scaffold.audit import audit_tokenizer
+    from hf_scaffold.evaluation.audit import audit_tokenizer
 
     found = audit_tokenizer(tokenizer, corpus, field=field, num_workers=num_workers)
     if as_json:
@@ -705,8 +706,9 @@ def report(
     It trains Scaffold-BPE, plain BPE and other baselines of one size and measures them. The page opens
     offline; all forms hold the same facts.
     """
-    from hf_scaffold import baselines, views, workflow
     from hf_scaffold import report as reports
+    from hf_scaffold import views, workflow
+    from hf_scaffold.evaluation.metrics import baselines
     from hf_scaffold.training import trainer
 
     with _option("--output"):

@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 
 from hf_scaffold.counting.counts import PreTokenCounts, count
-from hf_scaffold.encoders import weighted
 from hf_scaffold.errors import ArtifactError
-from hf_scaffold.inspection import bytes_per_token
+from hf_scaffold.evaluation.adapters import weighted
+from hf_scaffold.evaluation.inspection import bytes_per_token
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.trainer import train
 from hf_scaffold.workflow import save_tokenizer

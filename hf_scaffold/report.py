@@ -15,16 +15,16 @@ from typing import Any
 
 from hf_scaffold._utils.arguments import LARGEST_ID, function, knows_its_arguments, string, strings, whole
 from hf_scaffold._utils.files import write_files
-from hf_scaffold.baselines import BASELINES, load_any_tokenizer, require_vocab_size, train_baseline
-from hf_scaffold.comparison import Standalone, VocabularyChange, compare, standalone_share
 from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
-from hf_scaffold.evaluation import Evaluation, EvaluationText
+from hf_scaffold.evaluation.baselines import BASELINES, load_any_tokenizer, require_vocab_size, train_baseline
+from hf_scaffold.evaluation.comparison import Standalone, VocabularyChange, compare, standalone_share
+from hf_scaffold.evaluation.inspection import scaffold_uses
+from hf_scaffold.evaluation.metrics import Evaluation, EvaluationText
+from hf_scaffold.evaluation.tables import HELD_OUT, TRAIN, TokenizerComparison, compare_tokenizers
 from hf_scaffold.figures import frequency_curve
-from hf_scaffold.inspection import scaffold_uses
 from hf_scaffold.passages import Passage, choose_passage, differing_share, split_passage
 from hf_scaffold.report_words import TEXT_NAMES
-from hf_scaffold.tables import HELD_OUT, TRAIN, TokenizerComparison, compare_tokenizers
 from hf_scaffold.text.byte_level import bytes_to_symbols, symbols_to_bytes
 from hf_scaffold.text.corpus import Source, import_extra, source_names
 from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer

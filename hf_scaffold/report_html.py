@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hf_scaffold import __version__, report_words
+from hf_scaffold.evaluation.inspection import readable
+from hf_scaffold.evaluation.tables import TRAIN
 from hf_scaffold.figures import figure_frequencies, figure_gain, figure_standalone
-from hf_scaffold.inspection import readable
 from hf_scaffold.svg import Figure
-from hf_scaffold.tables import TRAIN
 from hf_scaffold.text.corpus import import_extra
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hf_scaffold import report_words
+from hf_scaffold.evaluation.inspection import readable
+from hf_scaffold.evaluation.tables import TRAIN
 from hf_scaffold.figures import figure_standalone
-from hf_scaffold.inspection import readable
-from hf_scaffold.tables import TRAIN
 
 if TYPE_CHECKING:
     from hf_scaffold.report import Report

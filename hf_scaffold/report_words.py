@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hf_scaffold._utils.percent import percent_down
-from hf_scaffold.inspection import readable
+from hf_scaffold.evaluation.inspection import readable
+from hf_scaffold.evaluation.tables import HELD_OUT, TRAIN
 from hf_scaffold.passages import Passage
-from hf_scaffold.tables import HELD_OUT, TRAIN
 from hf_scaffold.text.byte_level import symbols_to_bytes
 
 if TYPE_CHECKING:

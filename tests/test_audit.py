@@ -13,8 +13,8 @@ from transformers import AutoTokenizer, GPT2Tokenizer, PreTrainedTokenizerFast
 
 import hf_scaffold as hs
 from hf_scaffold import cli
-from hf_scaffold.audit import audit_tokenizer, bpe_from_tokenizer
 from hf_scaffold.errors import ConfigurationError, CorpusError
+from hf_scaffold.evaluation.audit import audit_tokenizer, bpe_from_tokenizer
 from hf_scaffold.text.byte_level import bytes_to_symbols
 from hf_scaffold.workflow import load_artifact
 

@@ -13,9 +13,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import hf_scaffold as hs
-from hf_scaffold import baselines
 from hf_scaffold.errors import ConfigurationError, VocabSizeError
-from hf_scaffold.tables import METRICS
+from hf_scaffold.evaluation.metrics import baselines
+from hf_scaffold.evaluation.tables import METRICS
 from hf_scaffold.text.byte_level import bytes_to_symbols, symbols_to_bytes
 from hf_scaffold.text.pretokenizers import GPT4O_PATTERN
 
@@ -281,7 +281,7 @@ def test_ties_share_the_best(counts):
         name: hs.Evaluation(name, ("a", "b"), np.array(values), n_bytes=9)
         for name, values in (("x", [3, 3]), ("y", [3, 3]), ("z", [6, 1]))
     }
-    from hf_scaffold.tables import _row
+    from hf_scaffold.evaluation.tables import _row
 
     rows = {metric.name: _row("train", metric, evaluations) for metric in METRICS}
     assert rows["n_tokens"].best == ("x", "y")

@@ -17,8 +17,9 @@ import pytest
 from transformers import AutoTokenizer
 
 import hf_scaffold as hs
-from hf_scaffold import cli, demo, inspection, terminal, workflow
+from hf_scaffold import cli, demo, terminal, workflow
 from hf_scaffold._utils.percent import percent_down
+from hf_scaffold.evaluation.metrics import inspection
 from hf_scaffold.text.pretokenizers import PRESETS
 
 TEXT = demo.TEXT.read_text(encoding="utf-8")[:30_000] + (

@@ -14,7 +14,7 @@ import hf_scaffold as hs
 from hf_scaffold import demo
 from hf_scaffold.cli import main
 from hf_scaffold.errors import ArtifactError
-from hf_scaffold.inspection import readable
+from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.text.byte_level import bytes_to_symbols
 
 

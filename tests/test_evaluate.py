@@ -383,7 +383,7 @@ def test_batches_of_texts_add_up(monkeypatch):
     texts = ["ab", "a", "bbb", "", "c"]  # the largest id of a batch may be above or below those before
     expected = hs.evaluate(str.encode, texts)
     for size in (1, 2, 3):
-        monkeypatch.setattr("hf_scaffold.encoders._BATCH_SIZE", size)
+        monkeypatch.setattr("hf_scaffold.evaluation.adapters._BATCH_SIZE", size)
         evaluation = hs.evaluate(str.encode, texts)
         assert evaluation.token_frequencies.tolist() == expected.token_frequencies.tolist()
     assert [evaluation.frequency(str(ord(letter))) for letter in "abc"] == [2, 4, 1]

@@ -13,14 +13,13 @@ import numpy as np
 import pytest
 
 import hf_scaffold as hs
-from hf_scaffold import baselines
 from hf_scaffold._core.counter import PretokenCounter
 from hf_scaffold._core.encoder import PretokenEncoder
 from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
 from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop, MergeReplay
 from hf_scaffold._utils.child import in_child
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.evaluation import EvaluationText
+from hf_scaffold.evaluation.metrics import EvaluationText, baselines
 from hf_scaffold.training import agreement
 
 

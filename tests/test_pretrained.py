@@ -13,8 +13,10 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 import hf_scaffold as hs
-from hf_scaffold import audit, encoders, workflow
+from hf_scaffold import workflow
 from hf_scaffold.errors import ConfigurationError, HubError
+from hf_scaffold.evaluation.metrics import adapters as encoders
+from hf_scaffold.evaluation.metrics import audit
 from hf_scaffold.shards.writing import ShardIndex
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 from hf_scaffold.tokenizer import hub, model_card

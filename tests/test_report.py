@@ -13,8 +13,8 @@ import pytest
 import hf_scaffold as hs
 from hf_scaffold._utils.percent import percent_down
 from hf_scaffold.cli import main
-from hf_scaffold.evaluation import EvaluationText
-from hf_scaffold.inspection import readable
+from hf_scaffold.evaluation.inspection import readable
+from hf_scaffold.evaluation.metrics import EvaluationText
 from hf_scaffold.passages import choose_passage, differing_share, split_passage
 from hf_scaffold.report import BASELINE_NAMES, DEFAULT_BASELINES, make_report
 from hf_scaffold.text.byte_level import symbols_to_bytes

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from hf_scaffold._utils.arguments import knows_its_arguments, string, strings, whole
 from hf_scaffold.counting.counts import PreTokenCounts, count
-from hf_scaffold.encoders import (
+from hf_scaffold.errors import ConfigurationError, CorpusError, CountOverflowError
+from hf_scaffold.evaluation.adapters import (
     ArtifactEncoder,
     BackendEncoder,
     CountsEncoder,
@@ -25,7 +26,6 @@ from hf_scaffold.encoders import (
     occurrences,
     weighted,
 )
-from hf_scaffold.errors import ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.text.corpus import Source, describe_source, iter_documents, without_pipes
 from hf_scaffold.text.pretokenizers import Pretokenizer
 

@@ -23,7 +23,7 @@ from hf_scaffold._utils.child import in_child
 from hf_scaffold._utils.cpus import n_cpus
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, VocabSizeError
-from hf_scaffold.evaluation import EvaluationText
+from hf_scaffold.evaluation.metrics import EvaluationText
 from hf_scaffold.text.byte_level import BYTE_TO_SYMBOL, bytes_to_symbols
 from hf_scaffold.text.corpus import import_extra
 from hf_scaffold.text.pretokenizers import get_pretokenizer

@@ -10,9 +10,9 @@ import numpy as np
 
 from hf_scaffold._utils.arguments import knows_its_arguments, strings
 from hf_scaffold.counting.counts import PreTokenCounts
-from hf_scaffold.encoders import ArtifactEncoder, Frequencies, encoder_of, weighted
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.evaluation import Evaluation, EvaluationText, evaluate
+from hf_scaffold.evaluation.adapters import ArtifactEncoder, Frequencies, encoder_of, weighted
+from hf_scaffold.evaluation.metrics import Evaluation, EvaluationText, evaluate
 from hf_scaffold.text.byte_level import symbols_to_bytes
 from hf_scaffold.text.corpus import Source
 from hf_scaffold.training.artifact import ScaffoldBPE

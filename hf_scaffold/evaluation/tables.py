@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hf_scaffold._utils.arguments import knows_its_arguments, shortened
-from hf_scaffold.baselines import load_any_tokenizer
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.evaluation import Evaluation, EvaluationText, evaluate
+from hf_scaffold.evaluation.baselines import load_any_tokenizer
+from hf_scaffold.evaluation.metrics import Evaluation, EvaluationText, evaluate
 from hf_scaffold.text.corpus import Source
 
 __all__ = ["METRICS", "Metric", "MetricRow", "TokenizerComparison", "compare_tokenizers"]
