@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from hf_scaffold.evaluation.comparison import Standalone, VocabularyChange, compare, standalone_share
     from hf_scaffold.evaluation.metrics import Evaluation, EvaluationText, evaluate
     from hf_scaffold.evaluation.tables import MetricRow, TokenizerComparison, compare_tokenizers
-    from hf_scaffold.figures import figure_frequencies, figure_gain, figure_standalone
-    from hf_scaffold.report import Report, make_report
+    from hf_scaffold.report.figures import figure_frequencies, figure_gain, figure_standalone
+    from hf_scaffold.report.report import Report, make_report
     from hf_scaffold.shards.writing import ShardIndex, write_shards
     from hf_scaffold.text.pretokenizers import CHARACTER_PRESETS, PRESETS, Pretokenizer, get_pretokenizer
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
@@ -113,7 +113,7 @@ _HOMES = {
     "MetricRow": "evaluation.tables",
     "PreTokenCounts": "counting.counts",
     "Pretokenizer": "text.pretokenizers",
-    "Report": "report",
+    "Report": "report.report",
     "ScaffoldBPE": "training.artifact",
     "ScaffoldTokenizerFast": "tokenization_scaffold",
     "ShardIndex": "shards.writing",
@@ -127,12 +127,12 @@ _HOMES = {
     "compare_tokenizers": "evaluation.tables",
     "count": "counting.counts",
     "evaluate": "evaluation.metrics",
-    "figure_frequencies": "figures",
-    "figure_gain": "figures",
-    "figure_standalone": "figures",
+    "figure_frequencies": "report.figures",
+    "figure_gain": "report.figures",
+    "figure_standalone": "report.figures",
     "get_pretokenizer": "text.pretokenizers",
     "load_any_tokenizer": "evaluation.baselines",
-    "make_report": "report",
+    "make_report": "report.report",
     "standalone_share": "evaluation.comparison",
     "train": "training.trainer",
     "train_baseline": "evaluation.baselines",

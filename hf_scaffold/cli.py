@@ -706,9 +706,9 @@ def report(
     It trains Scaffold-BPE, plain BPE and other baselines of one size and measures them. The page opens
     offline; all forms hold the same facts.
     """
-    from hf_scaffold import report as reports
     from hf_scaffold import views, workflow
     from hf_scaffold.evaluation.metrics import baselines
+    from hf_scaffold.report import report as reports
     from hf_scaffold.training import trainer
 
     with _option("--output"):

@@ -13,7 +13,7 @@ from hf_scaffold.shards.writing import ShardIndex
 from hf_scaffold.training.artifact import ScaffoldBPE
 
 if TYPE_CHECKING:
-    from hf_scaffold.report import Report
+    from hf_scaffold.report.report import Report
     from hf_scaffold.tokenizer.hub import Push
 
 __all__ = [
@@ -135,7 +135,7 @@ def show_push(pushed: "Push", revision: str | None) -> None:
 
 def show_report(report: "Report", paths: Iterable[Path], seconds: float) -> None:
     """After `report`: its main facts."""
-    from hf_scaffold.report_words import headline
+    from hf_scaffold.report.words import headline
 
     terminal.facts(
         [

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import hf_scaffold as hs
-from hf_scaffold.figures import frequency_curve
-from hf_scaffold.svg import Bar, bar_chart, line_chart
+from hf_scaffold.report.figures import frequency_curve
+from hf_scaffold.report.svg import Bar, bar_chart, line_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 BARS_BEGIN = 150

@@ -15,8 +15,8 @@ from hf_scaffold._utils.percent import percent_down
 from hf_scaffold.cli import main
 from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.evaluation.metrics import EvaluationText
-from hf_scaffold.passages import choose_passage, differing_share, split_passage
-from hf_scaffold.report import BASELINE_NAMES, DEFAULT_BASELINES, make_report
+from hf_scaffold.report.passages import choose_passage, differing_share, split_passage
+from hf_scaffold.report.report import BASELINE_NAMES, DEFAULT_BASELINES, make_report
 from hf_scaffold.text.byte_level import symbols_to_bytes
 from hf_scaffold.text.pretokenizers import get_pretokenizer
 
@@ -575,7 +575,7 @@ def test_names_need_not_be_utf_8(files):
 @pytest.fixture
 def no_work(monkeypatch):
     """Fails a test as soon as a corpus is counted."""
-    monkeypatch.setattr("hf_scaffold.report.count", lambda *_, **__: pytest.fail("work began"))
+    monkeypatch.setattr("hf_scaffold.report.report.count", lambda *_, **__: pytest.fail("work began"))
 
 
 @pytest.mark.usefixtures("no_work")

@@ -67,14 +67,14 @@ def modules_of(node):
 @pytest.mark.parametrize(
     "code",
     [
-        "from hf_scaffold.report import Report",
+        "from hf_scaffold.report.report import Report",
         "from hf_scaffold import report",
-        "import hf_scaffold.report",
-        "import hf_scaffold.report as r",
+        "import hf_scaffold.report.report",
+        "import hf_scaffold.report.report as r",
         "from .report import Report",
         "from . import report",
         "def late():\n    from . import report as r",
-        "import importlib\nimportlib.import_module('hf_scaffold.report')",
+        "import importlib\nimportlib.import_module('hf_scaffold.report.report')",
         "import importlib\nimportlib.import_module('.report', 'hf_scaffold')",
     ],
 )

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from hf_scaffold._utils.percent import percent_down
 from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.evaluation.tables import HELD_OUT, TRAIN
-from hf_scaffold.passages import Passage
+from hf_scaffold.report.passages import Passage
 from hf_scaffold.text.byte_level import symbols_to_bytes
 
 if TYPE_CHECKING:
-    from hf_scaffold.report import Report, ReportText
+    from hf_scaffold.report.report import Report, ReportText
 
 __all__ = [
     "DIRECTIONS",

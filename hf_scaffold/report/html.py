@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hf_scaffold import __version__, report_words
+from hf_scaffold import __version__
 from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.evaluation.tables import TRAIN
-from hf_scaffold.figures import figure_frequencies, figure_gain, figure_standalone
-from hf_scaffold.svg import Figure
+from hf_scaffold.report import words as report_words
+from hf_scaffold.report.figures import figure_frequencies, figure_gain, figure_standalone
+from hf_scaffold.report.svg import Figure
 from hf_scaffold.text.corpus import import_extra
 
 if TYPE_CHECKING:
-    from hf_scaffold.report import Report
+    from hf_scaffold.report.report import Report
 
 __all__ = ["html_of"]
 

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hf_scaffold import report_words
 from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.evaluation.tables import TRAIN
-from hf_scaffold.figures import figure_standalone
+from hf_scaffold.report import words as report_words
+from hf_scaffold.report.figures import figure_standalone
 
 if TYPE_CHECKING:
-    from hf_scaffold.report import Report
+    from hf_scaffold.report.report import Report
 
 __all__ = ["markdown_of"]
 

@@ -22,9 +22,9 @@ from hf_scaffold.evaluation.comparison import Standalone, VocabularyChange, comp
 from hf_scaffold.evaluation.inspection import scaffold_uses
 from hf_scaffold.evaluation.metrics import Evaluation, EvaluationText
 from hf_scaffold.evaluation.tables import HELD_OUT, TRAIN, TokenizerComparison, compare_tokenizers
-from hf_scaffold.figures import frequency_curve
-from hf_scaffold.passages import Passage, choose_passage, differing_share, split_passage
-from hf_scaffold.report_words import TEXT_NAMES
+from hf_scaffold.report.figures import frequency_curve
+from hf_scaffold.report.passages import Passage, choose_passage, differing_share, split_passage
+from hf_scaffold.report.words import TEXT_NAMES
 from hf_scaffold.text.byte_level import bytes_to_symbols, symbols_to_bytes
 from hf_scaffold.text.corpus import Source, import_extra, source_names
 from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer
@@ -168,7 +168,7 @@ class Report:
 
     def to_markdown(self) -> str:
         """The facts as GitHub-flavoured Markdown; long lists by their first lines."""
-        from hf_scaffold.report_markdown import markdown_of
+        from hf_scaffold.report.markdown import markdown_of
 
         return markdown_of(self)
 
@@ -178,7 +178,7 @@ class Report:
         Raises:
             ConfigurationError: jinja2 is not installed.
         """
-        from hf_scaffold.report_html import html_of
+        from hf_scaffold.report.html import html_of
 
         return html_of(self)
 

@@ -9,7 +9,7 @@ import numpy as np
 from hf_scaffold.evaluation.comparison import Standalone, VocabularyChange
 from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.evaluation.metrics import Evaluation
-from hf_scaffold.svg import Bar, Figure, bar_chart, line_chart
+from hf_scaffold.report.svg import Bar, Figure, bar_chart, line_chart
 
 __all__ = ["figure_frequencies", "figure_gain", "figure_standalone", "frequency_curve"]
 

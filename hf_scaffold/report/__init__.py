@@ -1,0 +1,1 @@
+"""All that is measured, as a page, Markdown and JSON."""
