@@ -168,7 +168,7 @@ def main(
     """Train, push, load elsewhere, map, train a model, generate; print each step's figures."""
     if expected is not None and text is not None:
         return load_and_use(text, expected, steps)
-    from hf_scaffold.demo import TEXT
+    from hf_scaffold.cli.demo import TEXT
 
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from hub_server import HubServer

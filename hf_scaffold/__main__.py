@@ -2,6 +2,6 @@
 
 import sys
 
-from hf_scaffold.cli import main
+from hf_scaffold.cli.commands import main
 
 sys.exit(main())

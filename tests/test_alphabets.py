@@ -13,8 +13,9 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import AutoTokenizer, LlamaTokenizer, PreTrainedTokenizerFast
 
 import hf_scaffold as hs
-from hf_scaffold import cli, workflow
 from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop
+from hf_scaffold.cli import commands as cli
+from hf_scaffold.cli import workflow
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.text.symbols import Affixes
 from hf_scaffold.training.artifact import ScaffoldBPE, derive_demolish_map

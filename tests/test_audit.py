@@ -12,11 +12,11 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from transformers import AutoTokenizer, GPT2Tokenizer, PreTrainedTokenizerFast
 
 import hf_scaffold as hs
-from hf_scaffold import cli
+from hf_scaffold.cli import commands as cli
+from hf_scaffold.cli.workflow import load_artifact
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.evaluation.audit import audit_tokenizer, bpe_from_tokenizer
 from hf_scaffold.text.byte_level import bytes_to_symbols
-from hf_scaffold.workflow import load_artifact
 
 
 def plain(merges, alphabet, prefix="", **settings):

@@ -17,8 +17,9 @@ import pytest
 from transformers import AutoTokenizer
 
 import hf_scaffold as hs
-from hf_scaffold import cli, demo, terminal, workflow
 from hf_scaffold._utils.percent import percent_down
+from hf_scaffold.cli import commands as cli
+from hf_scaffold.cli import demo, terminal, workflow
 from hf_scaffold.evaluation.metrics import inspection
 from hf_scaffold.text.pretokenizers import PRESETS
 
@@ -553,7 +554,7 @@ def test_an_output_that_cannot_be_is_refused_before_the_work(command, corpus, tm
         raise AssertionError("too late")
 
     monkeypatch.setattr(workflow, "count", work)
-    monkeypatch.setattr("hf_scaffold.demo.count", work)
+    monkeypatch.setattr("hf_scaffold.cli.demo.count", work)
     (tmp_path / "file").write_bytes(b"")
     corpora = [] if command == "demo" else [corpus]
     message = fail(command, *corpora, "-o", tmp_path / "file" / "output.parquet")
@@ -828,7 +829,7 @@ def test_module_is_the_program():
 
 def test_help_imports_nothing_heavy():
     code = (
-        "import sys; from hf_scaffold.cli import main; main(['--help']); "
+        "import sys; from hf_scaffold.cli.commands import main; main(['--help']); "
         "sys.exit(bool({'transformers', 'tokenizers', 'numpy', 'pyarrow', 'datasets'} & set(sys.modules)))"
     )
     assert (

@@ -11,8 +11,8 @@ from tokenizers.models import BPE
 from transformers import AutoTokenizer
 
 import hf_scaffold as hs
-from hf_scaffold import demo
-from hf_scaffold.cli import main
+from hf_scaffold.cli import demo
+from hf_scaffold.cli.commands import main
 from hf_scaffold.errors import ArtifactError
 from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.text.byte_level import bytes_to_symbols

@@ -417,7 +417,7 @@ def add(hub, repo, branch="main", **files):
 COMMAND = """
 import contextlib, io, os
 from unittest import mock
-from hf_scaffold import cli
+from hf_scaffold.cli import commands as cli
 
 out, err = io.StringIO(), io.StringIO()
 with mock.patch.dict(os.environ, {"HF_TOKEN": token} if token else {}):

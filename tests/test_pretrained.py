@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 import hf_scaffold as hs
-from hf_scaffold import workflow
+from hf_scaffold.cli import workflow
 from hf_scaffold.errors import ConfigurationError, HubError
 from hf_scaffold.evaluation.metrics import adapters as encoders
 from hf_scaffold.evaluation.metrics import audit

@@ -12,7 +12,7 @@ import pytest
 
 import hf_scaffold as hs
 from hf_scaffold._utils.percent import percent_down
-from hf_scaffold.cli import main
+from hf_scaffold.cli.commands import main
 from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.evaluation.metrics import EvaluationText
 from hf_scaffold.report.passages import choose_passage, differing_share, split_passage

@@ -16,8 +16,9 @@ import pytest
 import toys
 
 import hf_scaffold as hs
-from hf_scaffold import tokenization_scaffold, workflow
+from hf_scaffold import tokenization_scaffold
 from hf_scaffold._utils import files as _files
+from hf_scaffold.cli import workflow
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
 OLD = {"a.json": "old a", "b.json": "old b", "sub/c.txt": "same", "stale.jinja": "of the old one"}

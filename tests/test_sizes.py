@@ -13,7 +13,7 @@ from test_trainer import ARIZONA, runs, table, train
 from transformers import AutoTokenizer
 
 import hf_scaffold as hs
-from hf_scaffold import cli
+from hf_scaffold.cli import commands as cli
 from hf_scaffold.errors import ConfigurationError, VocabSizeError
 
 smaller = st.lists(st.integers(0, 40), max_size=4)

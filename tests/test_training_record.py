@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import hf_scaffold as hs
-from hf_scaffold import cli, workflow
+from hf_scaffold.cli import commands as cli
+from hf_scaffold.cli import workflow
 
 TEXTS = ["the cat and the hat", "the bat sat 12 times"]
 RECORD = {

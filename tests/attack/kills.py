@@ -28,8 +28,8 @@ from typing import Any
 import toys
 
 import hf_scaffold as hs
-from hf_scaffold import workflow
 from hf_scaffold._utils import files as _files
+from hf_scaffold.cli import workflow
 from hf_scaffold.report.report import FORMS
 from hf_scaffold.shards.writing import files as shard_files
 from hf_scaffold.shards.writing import writing as shards

@@ -271,7 +271,10 @@ class Tree:
 
     def write_scripts(self) -> None:
         """What is run by name; `python -m pytest` would find the sources in the working folder first."""
-        programs = {"pytest": "from pytest import main", "hf-scaffold": "from hf_scaffold.cli import main"}
+        programs = {
+            "pytest": "from pytest import main",
+            "hf-scaffold": "from hf_scaffold.cli.commands import main",
+        }
         for name, line in programs.items():
             script = self.python.with_name(name)
             script.write_text(f"#!{self.python}\nimport sys\n{line}\nsys.exit(main())\n", encoding="utf-8")

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from hf_scaffold.cli.workflow import save_tokenizer
 from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ArtifactError
 from hf_scaffold.evaluation.adapters import weighted
 from hf_scaffold.evaluation.inspection import bytes_per_token
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.trainer import train
-from hf_scaffold.workflow import save_tokenizer
 
 __all__ = [
     "EOS_TOKEN",
@@ -26,7 +26,7 @@ __all__ = [
     "run_demo",
 ]
 
-TEXT = Path(__file__).parent / "data" / "wuthering-heights.txt"
+TEXT = Path(__file__).parents[1] / "data" / "wuthering-heights.txt"
 TITLE = "Wuthering Heights by Emily Brontë (1847)"
 VOCAB_SIZE = 4000
 EOS_TOKEN = "<|endoftext|>"

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hf_scaffold import demo, terminal
 from hf_scaffold._utils.percent import percent_down
+from hf_scaffold.cli import demo, terminal
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.evaluation.audit import Audit
 from hf_scaffold.evaluation.inspection import Inspection, bytes_per_token, readable, scaffold_uses

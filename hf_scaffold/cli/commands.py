@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hf_scaffold import __version__, terminal
+from hf_scaffold import __version__
+from hf_scaffold.cli import terminal
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH
 
@@ -210,7 +211,7 @@ def count(
 
     An existing FILE is replaced once the new one is complete.
     """
-    from hf_scaffold import views, workflow
+    from hf_scaffold.cli import views, workflow
 
     if output.suffix != ".parquet":
         raise typer.BadParameter(f"--output {output} must end in .parquet, by which `train` knows a table")
@@ -334,7 +335,7 @@ def train(
     AutoTokenizer loads DIR; DIR/artifact holds vocab.json, merges.txt and demolish.json. Existing files of
     the same names are replaced once the new ones are complete.
     """
-    from hf_scaffold import views, workflow
+    from hf_scaffold.cli import views, workflow
     from hf_scaffold.training import trainer
 
     sizes = list(dict.fromkeys(vocab_size or [trainer.DEFAULT_VOCAB_SIZE]))
@@ -471,12 +472,12 @@ def tokenize(
     Shards come with an index.json of counts and checksums. Run the same command again to go on where one
     was stopped: finished shards are not done again.
     """
-    from hf_scaffold import workflow
+    from hf_scaffold.cli import workflow
 
     if to.is_of_shards:
         if not inputs or file is not None or output is None:
             raise typer.BadParameter(f"--to {to.value} takes CORPUS and --output")
-        from hf_scaffold import views
+        from hf_scaffold.cli import views
         from hf_scaffold.shards.writing import writing as shards
 
         with _option("--output"):
@@ -542,7 +543,7 @@ def inspect(
     as_json: JsonOption = False,
 ) -> None:
     """Show a tokenizer's sizes, its share of scaffold tokens, and some of them with what they are for."""
-    from hf_scaffold import views, workflow
+    from hf_scaffold.cli import views, workflow
     from hf_scaffold.evaluation.metrics import inspection
 
     if history is not None:
@@ -576,7 +577,7 @@ def push(
 
     Other files in the repository stay, and so does a README.md that hf_scaffold didn't write.
     """
-    from hf_scaffold import views
+    from hf_scaffold.cli import views
     from hf_scaffold.tokenizer import hub
 
     views.show_push(
@@ -606,7 +607,7 @@ def audit(
     Its merges are replayed on the corpus; each of its tokens is put to the test of Scaffold-BPE's training.
     This goes beyond the paper.
     """
-    from hf_scaffold import views
+    from hf_scaffold.cli import views
     from hf_scaffold.evaluation.audit import audit_tokenizer
 
     found = audit_tokenizer(tokenizer, corpus, field=field, num_workers=num_workers)
@@ -706,7 +707,7 @@ def report(
     It trains Scaffold-BPE, plain BPE and other baselines of one size and measures them. The page opens
     offline; all forms hold the same facts.
     """
-    from hf_scaffold import views, workflow
+    from hf_scaffold.cli import views, workflow
     from hf_scaffold.evaluation.metrics import baselines
     from hf_scaffold.report import report as reports
     from hf_scaffold.training import trainer
@@ -751,8 +752,8 @@ def demo(
     ] = None,
 ) -> None:
     """Train plain BPE and Scaffold-BPE on a novel, compare them, save and reload: all in a few seconds."""
-    from hf_scaffold import demo as tour
-    from hf_scaffold import views, workflow
+    from hf_scaffold.cli import demo as tour
+    from hf_scaffold.cli import views, workflow
 
     if output is not None:
         with _option("--output"):
