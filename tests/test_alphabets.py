@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, LlamaTokenizer, PreTrainedTokenizerFast
 
 import hf_scaffold as hs
 from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop
-from hf_scaffold.cli import commands as cli
+from hf_scaffold.cli import commands
 from hf_scaffold.cli import workflow
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.text.symbols import Affixes
@@ -681,7 +681,7 @@ def test_a_tokenizer_like_one_of_characters(name, english_text):
 
 
 def command(capsys, *arguments):
-    code = cli.main([str(argument) for argument in arguments])
+    code = commands.main([str(argument) for argument in arguments])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 

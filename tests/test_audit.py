@@ -12,7 +12,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from transformers import AutoTokenizer, GPT2Tokenizer, PreTrainedTokenizerFast
 
 import hf_scaffold as hs
-from hf_scaffold.cli import commands as cli
+from hf_scaffold.cli import commands
 from hf_scaffold.cli.workflow import load_artifact
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.evaluation.audit import audit_tokenizer, bpe_from_tokenizer
@@ -387,12 +387,12 @@ def test_the_command(gpt2, english_text, tmp_path, capsys):
     gpt2.save_pretrained(tmp_path / "gpt2")
     (tmp_path / "text.txt").write_bytes(english_text.encode())
     found = audit_tokenizer(gpt2, [english_text])
-    assert cli.main(["audit", str(tmp_path / "gpt2"), str(tmp_path / "text.txt")]) == 0
+    assert commands.main(["audit", str(tmp_path / "gpt2"), str(tmp_path / "text.txt")]) == 0
     screen = capsys.readouterr().out
     assert f"scaffold tokens  {len(found.scaffolds):,}, {found.scaffold_share:.1%} of merged tokens" in screen
     assert "beyond the paper" in screen
     path = tmp_path / "gpt2" / "tokenizer.json"
-    assert cli.main(["audit", str(path), str(tmp_path / "text.txt"), "--json"]) == 0
+    assert commands.main(["audit", str(path), str(tmp_path / "text.txt"), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert [use["token"] for use in facts["scaffolds"]] == [use.token for use in found.scaffolds]
     assert facts["head_frequency"] == found.head_frequency

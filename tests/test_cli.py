@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 
 import hf_scaffold as hs
 from hf_scaffold._utils.percent import percent_down
-from hf_scaffold.cli import commands as cli
+from hf_scaffold.cli import commands
 from hf_scaffold.cli import demo, terminal, workflow
 from hf_scaffold.evaluation.metrics import inspection
 from hf_scaffold.text.pretokenizers import PRESETS
@@ -42,7 +42,7 @@ class Result:
 @pytest.fixture
 def run(capsys):
     def run(*arguments):
-        code = cli.main([str(argument) for argument in arguments])
+        code = commands.main([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         return Result(code, captured.out, captured.err)
 
@@ -86,7 +86,7 @@ def shared(tmp_path_factory):
         "-o",
         str(folder / "tokenizer"),
     ]
-    assert cli.main(arguments) == 0
+    assert commands.main(arguments) == 0
     return folder
 
 
@@ -133,7 +133,7 @@ def test_help_shows_what_looks_like_html(succeed):
     assert "</w>" in succeed("train", "--help")
 
 
-COMMANDS = [command.callback.__name__ for command in cli.app.registered_commands]
+COMMANDS = [command.callback.__name__ for command in commands.app.registered_commands]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -701,9 +701,9 @@ def test_a_fault_of_ours_is_one_line_too(shared, monkeypatch, fail):
 
     monkeypatch.setattr(workflow, "load_artifact", fault)
     assert "unexpected KeyError" in fail("inspect", shared)
-    monkeypatch.setenv(cli.TRACEBACK, "1")
+    monkeypatch.setenv(commands.TRACEBACK, "1")
     with pytest.raises(KeyError):
-        cli.main(["inspect", str(shared)])
+        commands.main(["inspect", str(shared)])
 
 
 def test_missing_pyarrow_is_said_before_counting(corpus, tmp_path, monkeypatch, fail):

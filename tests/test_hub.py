@@ -417,12 +417,12 @@ def add(hub, repo, branch="main", **files):
 COMMAND = """
 import contextlib, io, os
 from unittest import mock
-from hf_scaffold.cli import commands as cli
+from hf_scaffold.cli import commands
 
 out, err = io.StringIO(), io.StringIO()
 with mock.patch.dict(os.environ, {"HF_TOKEN": token} if token else {}):
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = cli.main(arguments)
+        code = commands.main(arguments)
 result = [code, out.getvalue(), err.getvalue()]
 """
 

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 import hf_scaffold as hs
 from hf_scaffold.cli import workflow
 from hf_scaffold.errors import ConfigurationError, HubError
-from hf_scaffold.evaluation.metrics import adapters as encoders
+from hf_scaffold.evaluation import adapters
 from hf_scaffold.evaluation.metrics import audit
 from hf_scaffold.shards.writing import ShardIndex
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
@@ -162,7 +162,7 @@ def test_the_class_from_the_hub_is_told_from_a_stock_one(tmp_path):
     exec((tmp_path / "tokenization_scaffold.py").read_text(), space)
     copy, own = space["ScaffoldTokenizerFast"].from_pretrained(tmp_path), toys.tokenizer()
     assert not isinstance(copy, ScaffoldTokenizerFast)
-    assert isinstance(encoders.encoder_of(copy, None), encoders.ArtifactEncoder)
+    assert isinstance(adapters.encoder_of(copy, None), adapters.ArtifactEncoder)
     assert hs.evaluate(copy, ["zona Arizona"]).n_tokens == hs.evaluate(own, ["zona Arizona"]).n_tokens
     with pytest.raises(ConfigurationError, match="is a Scaffold-BPE already"):
         hs.audit_tokenizer(copy, TEXTS)

@@ -17,7 +17,7 @@ import toys
 
 import hf_scaffold as hs
 from hf_scaffold import tokenization_scaffold
-from hf_scaffold._utils import files as _files
+from hf_scaffold._utils import files
 from hf_scaffold.cli import workflow
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
@@ -28,7 +28,7 @@ STALE = ("*.jinja",)
 # Every call by which a save may fail or be cut off.
 CALLS = ("open", "fsync", "replace", "rename", "mkdir", "unlink", "rmdir", "makedirs", "close")
 
-both = pytest.mark.parametrize("files", [_files, tokenization_scaffold], ids=["package", "shipped"])
+both = pytest.mark.parametrize("files", [files, tokenization_scaffold], ids=["package", "shipped"])
 
 
 def content(folder):
@@ -55,7 +55,7 @@ def load(files, folder):
 @pytest.fixture
 def folder(tmp_path):
     folder = tmp_path / "folder"
-    save(_files, folder, OLD)
+    save(files, folder, OLD)
     (folder / "README.md").write_text("another's")
     return folder
 
@@ -106,7 +106,7 @@ def test_both_copies_are_the_same():
     """What goes to the Hub can't import the package, and the package needn't import transformers to save."""
     copies = [
         inspect.getsource(module).partition("\nLACKING = ")[2].partition("\n# ---- the end of these lines")[0]
-        for module in (_files, tokenization_scaffold)
+        for module in (files, tokenization_scaffold)
     ]
     assert "def saving(" in copies[0]
     assert copies[0] == copies[1]
@@ -203,7 +203,7 @@ def stopped_while_writing(files, folder):
     """Another process that has half of NEW written; it ends when the block does."""
     code = f"""
 import sys, time
-from hf_scaffold import {files.__name__.rpartition(".")[2]} as files
+import {files.__name__} as files
 with files.saving({str(folder)!r}) as staging:
     open(staging + "/a.json", "w").write("half of")
     print("writing", flush=True)
@@ -223,9 +223,9 @@ with files.saving({str(folder)!r}) as staging:
 
 
 def test_a_save_waits_for_another_and_a_load_does_not(folder):
-    with stopped_while_writing(_files, folder) as other:
+    with stopped_while_writing(files, folder) as other:
         assert load(tokenization_scaffold, folder) == OLD  # at once
-        saved = threading.Thread(target=save, args=(_files, folder, NEW))
+        saved = threading.Thread(target=save, args=(files, folder, NEW))
         saved.start()
         saved.join(0.3)
         assert saved.is_alive()
@@ -238,24 +238,24 @@ def test_a_save_waits_for_another_and_a_load_does_not(folder):
 
 
 def test_what_a_killed_process_left_goes(folder):
-    with stopped_while_writing(_files, folder) as other:
+    with stopped_while_writing(files, folder) as other:
         other.kill()
         other.wait()
         assert {name for name in content(folder) if name.startswith(".saving")}
-    assert load(_files, folder) == OLD
-    save(_files, folder, NEW)
+    assert load(files, folder) == OLD
+    save(files, folder, NEW)
     assert content(folder) == {**NEW, "README.md": "another's"}
 
 
 def test_many_writers_and_readers_at_once(folder):
     """Each save is seen whole: no reader finds a file of one and a file of another."""
     versions = [{name: f"{name} {i}" * 1000 for name in ("a.json", "b.json")} for i in range(4)]
-    save(_files, folder, versions[0])
+    save(files, folder, versions[0])
     end, wrong = time.monotonic() + 1.5, []
 
     def write(version):
         while time.monotonic() < end:
-            save(_files, folder, version)
+            save(files, folder, version)
 
     def read():
         while time.monotonic() < end:
@@ -279,10 +279,10 @@ def test_many_writers_and_readers_at_once(folder):
 
 def test_one_that_never_ends_is_named(folder, monkeypatch):
     now = iter([0, 61])
-    with stopped_while_writing(_files, folder):
-        monkeypatch.setattr(_files.time, "monotonic", lambda: next(now))
+    with stopped_while_writing(files, folder):
+        monkeypatch.setattr(files.time, "monotonic", lambda: next(now))
         with pytest.raises(TimeoutError, match="another process has been saving here for too long") as raised:
-            save(_files, folder, NEW)
+            save(files, folder, NEW)
     assert raised.value.filename == str(folder)
 
 
@@ -294,7 +294,7 @@ def test_file_systems_without_locks_will_do(folder, monkeypatch):
     """There, what is another's can't be told from what is left over, and stays."""
     monkeypatch.setattr("fcntl.flock", refuse_locks)
     (folder / ".saving-another").mkdir()
-    save(_files, folder, NEW)
+    save(files, folder, NEW)
     assert content(folder) == {**NEW, "README.md": "another's"}
     assert (folder / ".saving-another").is_dir()
 

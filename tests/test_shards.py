@@ -24,8 +24,7 @@ from tokenizers import AddedToken, pre_tokenizers
 import hf_scaffold as hs
 from hf_scaffold.shards.files import FORMATS, Part
 from hf_scaffold.shards.writing import INDEX_FILE, ShardIndex, write_shards
-from hf_scaffold.shards.writing import files as shard_files
-from hf_scaffold.shards.writing import writing as shards
+from hf_scaffold.shards import files, writing
 
 DOCUMENTS = [
     f"international bananas {n}: été 日本語本日\nnationality zone " + "hugs " * (n * 7 % 23)
@@ -49,8 +48,8 @@ def corpus(tmp_path):
 @pytest.fixture(autouse=True)
 def many_batches(monkeypatch):
     """Several batches a shard, several shards a batch, several groups of rows a shard."""
-    monkeypatch.setattr(shards, "BATCH_SIZE", 1000)
-    monkeypatch.setattr(shard_files, "ROW_GROUP", 60)
+    monkeypatch.setattr(writing, "BATCH_SIZE", 1000)
+    monkeypatch.setattr(files, "ROW_GROUP", 60)
 
 
 def write_rows(path, texts):
@@ -198,12 +197,12 @@ def test_ids_are_as_wide_as_the_vocabulary_needs(size, dtype, tmp_path):
 
 
 def test_a_document_too_long_for_int32(tokenizer, corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(shard_files, "MAX_LENGTH", 25)
+    monkeypatch.setattr(files, "MAX_LENGTH", 25)
     index = write_shards(corpus, tokenizer, tmp_path / "out")
     reader = Megatron(tmp_path / "out" / index.shards[0].name)
     assert max(reader.lengths) <= 25
     assert reader.documents() == ids_of(tokenizer, DOCUMENTS)
-    monkeypatch.setattr(shard_files, "ROW_GROUP", 1)
+    monkeypatch.setattr(files, "ROW_GROUP", 1)
     with pytest.raises(hs.CorpusError, match="too long for a row"):
         write_shards(corpus, tokenizer, tmp_path / "rows", format="parquet")
     assert not (tmp_path / "rows").exists()
@@ -266,7 +265,7 @@ def test_documents_without_tokens_count(tmp_path, tokenizer):
     part = Part(np.arange(5, dtype=np.int32), np.array([0, 2, 2, 5, 5]))
     assert [[len(first), len(rest), full] for first, rest, full in [sizes(part.split(2))]] == [[2, 3, True]]
     for format in FORMATS:
-        writer = shard_files.open_shard(tmp_path, 0, format, "uint16")
+        writer = files.open_shard(tmp_path, 0, format, "uint16")
         writer.add(part)
         shard = writer.finish()
         assert (shard.n_documents, shard.n_tokens) == (5, 5)
@@ -308,7 +307,7 @@ def test_every_cut_is_safe(content, flags, preset):
         f"hugs {content} 12 {content}zone.{content}\n{content}\n\n  one two' {content} été,one two\n日本 語"
     )
     data = text.encode()
-    cut = shards._cut_for(tokenizer)
+    cut = writing._cut_for(tokenizer)
     cuts = {cut(data[:end]) for end in range(len(data))} - {0}
     may_cut = not ADDED[flags].keys() & {"lstrip", "rstrip"} and content not in ("one two", "\n\n")
     assert bool(cuts) == may_cut
@@ -322,7 +321,7 @@ def test_other_pre_tokenizers_are_never_cut():
     tokenizer = toys.tokenizer()
     for other in (None, pre_tokenizers.Whitespace(), pre_tokenizers.ByteLevel(add_prefix_space=True)):
         tokenizer.backend_tokenizer.pre_tokenizer = other
-        assert shards._cut_for(tokenizer)(b"one two three") == 0
+        assert writing._cut_for(tokenizer)(b"one two three") == 0
 
 
 # ---- the same bytes, whatever happens
@@ -333,7 +332,7 @@ def test_a_stopped_run_goes_on(format, tokenizer, corpus, tmp_path, monkeypatch)
     write_shards(corpus, tokenizer, tmp_path / "whole", format=format, shard_size=150)
     expected = contents(tmp_path / "whole")
     out = tmp_path / "out"
-    add, n_calls = shard_files.ShardWriter.add, 0
+    add, n_calls = files.ShardWriter.add, 0
     for last_call in (1, 4, 9):
 
         def add_some(writer, part, last_call=last_call):
@@ -345,7 +344,7 @@ def test_a_stopped_run_goes_on(format, tokenizer, corpus, tmp_path, monkeypatch)
 
         n_calls = 0
         with monkeypatch.context() as patched:
-            patched.setattr(shard_files.ShardWriter, "add", add_some)
+            patched.setattr(files.ShardWriter, "add", add_some)
             with pytest.raises(KeyboardInterrupt):
                 write_shards(corpus, tokenizer, out, format=format, shard_size=150)
         if last_call == 1:  # nothing is finished that could be gone on with
@@ -372,9 +371,9 @@ def test_a_killed_run_goes_on(tokenizer, corpus, tmp_path):
     code = f"""
 import os, signal
 from hf_scaffold import ScaffoldTokenizerFast
-from hf_scaffold.shards.writing import files as shard_files, writing as shards
-shards.BATCH_SIZE, shard_files.ROW_GROUP = 1000, 60
-finish, n_calls = shard_files.ShardWriter.finish, 0
+from hf_scaffold.shards import files, writing
+writing.BATCH_SIZE, files.ROW_GROUP = 1000, 60
+finish, n_calls = files.ShardWriter.finish, 0
 def finish_some(writer):
     global n_calls
     n_calls += 1
@@ -382,9 +381,9 @@ def finish_some(writer):
         writer.stream.flush()
         os.kill(os.getpid(), signal.SIGKILL)
     return finish(writer)
-shard_files.ShardWriter.finish = finish_some
+files.ShardWriter.finish = finish_some
 tokenizer = ScaffoldTokenizerFast.from_pretrained({str(tmp_path / "tokenizer")!r})
-shards.write_shards({str(corpus)!r}, tokenizer, {str(tmp_path / "out")!r}, shard_size=150)
+writing.write_shards({str(corpus)!r}, tokenizer, {str(tmp_path / "out")!r}, shard_size=150)
 """
     killed = subprocess.run([sys.executable, "-c", code], timeout=120, cwd=tmp_path)
     assert killed.returncode == -signal.SIGKILL
@@ -433,7 +432,7 @@ def refuse_locks(monkeypatch, number):
     def acquire(*_, **__):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(shards.FileLock, "acquire", acquire)
+    monkeypatch.setattr(writing.FileLock, "acquire", acquire)
 
 
 # What NFS without a lock daemon answers, and what others do that don't implement locks.
@@ -452,7 +451,7 @@ def test_other_errors_of_the_lock_are_not_hidden(tokenizer, corpus, tmp_path, mo
 
 def test_threads_and_blocks_change_nothing(tokenizer, corpus, tmp_path, monkeypatch):
     write_shards(corpus, tokenizer, tmp_path / "one", format="parquet", shard_size=150)
-    monkeypatch.setattr(shards, "BATCH_SIZE", 1 << 24)
+    monkeypatch.setattr(writing, "BATCH_SIZE", 1 << 24)
     monkeypatch.setattr("hf_scaffold.engine.calls.LEAST_FOR_THREADS", 0)
     monkeypatch.setenv("RAYON_NUM_THREADS", "4")
     write_shards(corpus, tokenizer, tmp_path / "four", format="parquet", shard_size=150)
@@ -477,7 +476,7 @@ def test_memory_holds_few_batches(tokenizer, tmp_path, monkeypatch):
             n_read += len(block)
             yield block
 
-    add, n_written = shard_files.ShardWriter.add, 0
+    add, n_written = files.ShardWriter.add, 0
 
     def add_and_look(writer, part):
         nonlocal n_written
@@ -486,9 +485,9 @@ def test_memory_holds_few_batches(tokenizer, tmp_path, monkeypatch):
         n_written += len(tokenizer.decode(part.ids[part.ids > 2]).encode())
         lead.append(n_read - n_written)
 
-    batches = shards.batches
-    monkeypatch.setattr(shards, "batches", lambda blocks, size: batches(counted(blocks), size))
-    monkeypatch.setattr(shard_files.ShardWriter, "add", add_and_look)
+    batches = writing.batches
+    monkeypatch.setattr(writing, "batches", lambda blocks, size: batches(counted(blocks), size))
+    monkeypatch.setattr(files.ShardWriter, "add", add_and_look)
     write_shards(tmp_path / "corpus.jsonl", tokenizer, tmp_path / "out")
     assert n_read == n_written > 20_000
     assert max(lead) < 3 * 1000
@@ -640,7 +639,7 @@ def test_a_failure_leaves_no_file_and_no_thread(format, tokenizer, corpus, tmp_p
     n_threads = threading.active_count()
     for name in ("sha256", "publish"):
         with monkeypatch.context() as patched:
-            patched.setattr(shard_files, name, lambda *_: 1 // 0)
+            patched.setattr(files, name, lambda *_: 1 // 0)
             with pytest.raises(ZeroDivisionError):
                 write_shards(corpus, tokenizer, tmp_path / "out", format=format, shard_size=150)
         gc.collect()
@@ -662,8 +661,8 @@ def test_a_full_disk_names_the_path_and_leaves_only_what_is_finished(format, tok
     code = f"""
 import errno, pathlib, resource, shutil, signal
 from hf_scaffold import ScaffoldTokenizerFast
-from hf_scaffold.shards.writing import files as shard_files, writing as shards
-shards.BATCH_SIZE, shard_files.ROW_GROUP = 1000, 60
+from hf_scaffold.shards import files, writing
+writing.BATCH_SIZE, files.ROW_GROUP = 1000, 60
 tokenizer = ScaffoldTokenizerFast.from_pretrained({str(tmp_path / "tokenizer")!r})
 out = pathlib.Path({str(tmp_path / "new" / "out")!r})
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -671,18 +670,18 @@ failed = 0
 for limit in (0, 60, 300, 700, 800, 900, 1000, 1100, 1200, 1300, 1500):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     try:
-        shards.write_shards({str(corpus)!r}, tokenizer, out, format={format!r}, shard_size=600)
+        writing.write_shards({str(corpus)!r}, tokenizer, out, format={format!r}, shard_size=600)
     except OSError as error:
         failed += 1
         assert error.errno == errno.EFBIG, error
         assert str(error.filename).startswith(str(out)), error
     if out.parent.exists():
-        listed = [pathlib.Path(shard.name).stem for shard in shards.ShardIndex.load(out).shards]
+        listed = [pathlib.Path(shard.name).stem for shard in writing.ShardIndex.load(out).shards]
         assert listed
         assert {{path.stem for path in out.iterdir()}} == {{"index", *listed}}, sorted(out.iterdir())
         shutil.rmtree(out.parent)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-shards.write_shards({str(corpus)!r}, tokenizer, out, format={format!r}, shard_size=600)
+writing.write_shards({str(corpus)!r}, tokenizer, out, format={format!r}, shard_size=600)
 print(failed)
 """
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=300)
@@ -696,7 +695,7 @@ def test_what_a_run_left_that_was_killed_at_its_end_goes(tokenizer, corpus, tmp_
     out = tmp_path / "out"
     index = write_shards(corpus, tokenizer, out)
     before = contents(out)
-    (out / shards.LOCK_FILE).touch()
+    (out / writing.LOCK_FILE).touch()
     (out / ".saving.lock").touch()
     (out / ".saving-0123").mkdir()
     (out / ".saving-0123" / INDEX_FILE).write_text("half of")

@@ -13,7 +13,7 @@ from test_trainer import ARIZONA, runs, table, train
 from transformers import AutoTokenizer
 
 import hf_scaffold as hs
-from hf_scaffold.cli import commands as cli
+from hf_scaffold.cli import commands
 from hf_scaffold.errors import ConfigurationError, VocabSizeError
 
 smaller = st.lists(st.integers(0, 40), max_size=4)
@@ -101,7 +101,7 @@ def test_train_tokenizer_gives_one_tokenizer_a_size(english_text):
 
 
 def run_cli(capsys, *arguments):
-    code = cli.main([str(argument) for argument in arguments])
+    code = commands.main([str(argument) for argument in arguments])
     return code, capsys.readouterr()
 
 

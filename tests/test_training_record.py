@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import hf_scaffold as hs
-from hf_scaffold.cli import commands as cli
+from hf_scaffold.cli import commands
 from hf_scaffold.cli import workflow
 
 TEXTS = ["the cat and the hat", "the bat sat 12 times"]
@@ -94,7 +94,7 @@ def test_texts_in_memory_have_no_name(file):
 
 def test_the_command_names_its_corpora(file, capsys):
     arguments = ["train", str(file), str(file), "--vocab-size", "258", "-o", str(file.parent / "t")]
-    assert cli.main(arguments) == 0
+    assert commands.main(arguments) == 0
     saved = hs.ScaffoldBPE.load(file.parent / "t" / "artifact")
     assert saved.training["sources"] == ["words.txt", "words.txt"]
     assert "private folder" not in json.dumps(saved.training)

@@ -478,14 +478,14 @@ def tokenize(
         if not inputs or file is not None or output is None:
             raise typer.BadParameter(f"--to {to.value} takes CORPUS and --output")
         from hf_scaffold.cli import views
-        from hf_scaffold.shards.writing import writing as shards
+        from hf_scaffold.shards.writing import write_shards
 
         with _option("--output"):
             workflow.require_writable(output)
         loaded = workflow.load_tokenizer(tokenizer)
         start = time.perf_counter()
         with terminal.progress_bar("Tokenizing", "bytes") as progress:
-            index = shards.write_shards(
+            index = write_shards(
                 inputs,
                 loaded,
                 output,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hf_scaffold import __version__
 from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.evaluation.tables import TRAIN
-from hf_scaffold.report import words as report_words
+from hf_scaffold.report import words
 from hf_scaffold.report.figures import figure_frequencies, figure_gain, figure_standalone
 from hf_scaffold.report.svg import Figure
 from hf_scaffold.text.corpus import import_extra
@@ -30,10 +30,10 @@ def html_of(report: Report) -> str:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["token"] = readable
-    environment.filters["percent"] = report_words.percent
-    environment.filters["running"] = report_words.running_text
+    environment.filters["percent"] = words.percent
+    environment.filters["running"] = words.running_text
     page: str = environment.get_template("report.html.jinja").render(
-        report=report, words=report_words, figures=_figures(report), version=__version__
+        report=report, words=words, figures=_figures(report), version=__version__
     )
     return page
 
@@ -43,6 +43,6 @@ def _figures(report: Report) -> dict[str, Figure]:
         "standalone": figure_standalone(report.standalone),
         "frequencies": figure_frequencies(report.table.evaluations[TRAIN].values()),
         "gain": figure_gain(
-            {report_words.TEXT_NAMES[text]: change for text, change in report.changes.items()}
+            {words.TEXT_NAMES[text]: change for text, change in report.changes.items()}
         ),
     }

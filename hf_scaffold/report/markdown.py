@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.evaluation.tables import TRAIN
-from hf_scaffold.report import words as report_words
+from hf_scaffold.report import words
 from hf_scaffold.report.figures import figure_standalone
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ def markdown_of(report: Report) -> str:
 
 
 def _head(report: Report) -> Iterator[str]:
-    yield f"# {report_words.TITLE}\n"
+    yield f"# {words.TITLE}\n"
     for text in report.texts:
-        yield f"- {report_words.TEXT_NAMES[text.name]}: {_plain(report_words.size_of(text))}"
+        yield f"- {words.TEXT_NAMES[text.name]}: {_plain(words.size_of(text))}"
     settings = report.settings
     yield f"- Vocabulary: {settings['vocab_size']:,} tokens, pre-tokenizer {_plain(settings['pretokenizer'])}"
     if settings["special_tokens"]:
@@ -36,25 +36,25 @@ def _head(report: Report) -> Iterator[str]:
     if report.stop_reason:
         yield f"- Stopped early: {_plain(report.stop_reason)}"
     yield ""
-    for value, label in report_words.headline(report):
+    for value, label in words.headline(report):
         yield f"- **{value}** {_plain(label)}"
     yield ""
 
 
 def _metrics(report: Report) -> Iterator[str]:
     yield "## Tokenizers by metric\n"
-    yield report_words.MARKS + "\n"
-    for text, metrics in report_words.metric_texts(report):
-        yield f"### {report_words.TEXT_NAMES[text]}\n"
+    yield words.MARKS + "\n"
+    for text, metrics in words.metric_texts(report):
+        yield f"### {words.TEXT_NAMES[text]}\n"
         yield from _table(["Metric", *map(_plain, report.tokenizers)], _metric_rows(report, text, metrics))
-    yield from (f"- {label}: {_plain(meaning)}" for label, meaning in report_words.meanings(report))
+    yield from (f"- {label}: {_plain(meaning)}" for label, meaning in words.meanings(report))
     yield ""
 
 
 def _metric_rows(report: Report, text: str, metrics: Iterable[str]) -> Iterator[list[str]]:
     for metric in metrics:
         row = report.table.row(metric, text)
-        arrow, _ = report_words.DIRECTIONS[row.higher_is_better]
+        arrow, _ = words.DIRECTIONS[row.higher_is_better]
         values = [
             f"**{row.shown(name)}** ★" if name in row.best else row.shown(name) for name in report.tokenizers
         ]
@@ -65,19 +65,19 @@ def _frequencies(report: Report) -> Iterator[str]:
     yield "## Frequencies\n"
     rows = (
         [
-            report_words.TEXT_NAMES[text],
+            words.TEXT_NAMES[text],
             f"{len(change.left):,}",
             f"{change.mean_left:,.1f}",
             f"{len(change.came):,}",
             f"{change.mean_came:,.1f}",
-            "–" if change.gain is None else report_words.percent(change.gain, sign=True),  # noqa: RUF001
+            "–" if change.gain is None else words.percent(change.gain, sign=True),  # noqa: RUF001
         ]
         for text, change in report.changes.items()
     )
     yield from _table(["", "left", "mean frequency", "came in", "mean frequency", "gain"], rows)
     yield f"{figure_standalone(report.standalone).title}:\n"
     shares = (
-        [kind, _code(row.token), report_words.percent(row.share), f"{row.alone:,}", f"{row.occurrences:,}"]
+        [kind, _code(row.token), words.percent(row.share), f"{row.alone:,}", f"{row.occurrences:,}"]
         for kind, rows in report.standalone.items()
         for row in rows
     )
@@ -86,7 +86,7 @@ def _frequencies(report: Report) -> Iterator[str]:
 
 def _passage(report: Report) -> Iterator[str]:
     yield "## A passage, token by token\n"
-    yield report_words.passage_note(report.passage) + "\n"
+    yield words.passage_note(report.passage) + "\n"
     plain, scaffold = report.passage.n_tokens
     pieces = ((_tokens(p.plain), _tokens(p.scaffold)) for p in report.passage.pieces if p.differs)
     yield from _table([f"BPE: {plain:,} tokens", f"Scaffold-BPE: {scaffold:,} tokens"], pieces)
@@ -95,7 +95,7 @@ def _passage(report: Report) -> Iterator[str]:
 def _gained(report: Report) -> Iterator[str]:
     change = report.changes[TRAIN]
     yield "## Tokens gained\n"
-    yield f"Occurrences in the training text. {report_words.SPELLING}\n"
+    yield f"Occurrences in the training text. {words.SPELLING}\n"
     for title, tokens, frequencies in (
         ("Came in", change.came, change.came_frequencies),
         ("Left", change.left, change.left_frequencies),

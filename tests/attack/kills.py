@@ -28,11 +28,11 @@ from typing import Any
 import toys
 
 import hf_scaffold as hs
-from hf_scaffold._utils import files as _files
+from hf_scaffold._utils import files
 from hf_scaffold.cli import workflow
 from hf_scaffold.report.report import FORMS
-from hf_scaffold.shards.writing import files as shard_files
-from hf_scaffold.shards.writing import writing as shards
+from hf_scaffold.shards import files as shard_files
+from hf_scaffold.shards import writing
 
 Files = dict[str, bytes]
 TEXTS = [" ".join(toys.WORDS) * 3, "it's the cats' hats that sat on the mats, as cats do " * 20]
@@ -78,7 +78,7 @@ class Writer:
 
     def found(self, folder: Path) -> int:
         """The version that is in a folder; asserts that it is one, and alone but for what a kill leaves."""
-        _files.settle(str(folder))
+        files.settle(str(folder))
         self.load(folder)
         here = {name: data for name, data in content(folder).items() if not name.startswith(".saving")}
         here = {name: data for name, data in here.items() if name not in OTHERS}
@@ -90,10 +90,10 @@ class ShardsWriter(Writer):
     """Shards come one after another: those in the index are whole, and the same call goes on from there."""
 
     def found(self, folder: Path) -> int:
-        if not (folder / shards.INDEX_FILE).exists():
+        if not (folder / writing.INDEX_FILE).exists():
             index, version = None, 0
         else:
-            index = shards.ShardIndex.load(folder)
+            index = writing.ShardIndex.load(folder)
             version = int(index.corpus[0][0][-5])
         for shard in index.shards if index else ():
             data = (folder / shard.name).read_bytes()
@@ -139,17 +139,17 @@ def make_writers(folder: Path) -> list[Writer]:
         Writer("counts", 2, lambda i, to: tables[i].save(to / "counts.parquet"), load_counts),
         Writer("report", 2, lambda i, to: reports[i].save(*(to / f"r{form}" for form in FORMS)), exists),
     ]
-    shard_files.ROW_GROUP, shards.BATCH_SIZE = 60, 1000
+    shard_files.ROW_GROUP, writing.BATCH_SIZE = 60, 1000
     corpora = [folder / f"corpus{i}.txt" for i in range(2)]
     for path, text in zip(corpora, TEXTS, strict=True):
         path.write_text(text * 3, encoding="utf-8")
-    for form in shards.FORMATS:
+    for form in writing.FORMATS:
 
         def write(version: int, to: Path, form: str = form) -> None:
             try:
-                shards.write_shards(corpora[version], tokenizers[1], to, format=form, shard_size=300)
+                writing.write_shards(corpora[version], tokenizers[1], to, format=form, shard_size=300)
             except hs.ConfigurationError:  # the other's are there
-                shards.write_shards(
+                writing.write_shards(
                     corpora[version], tokenizers[1], to, format=form, shard_size=300, overwrite=True
                 )
 
