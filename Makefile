@@ -56,13 +56,13 @@ lint: $(VENV)/lint-extras
 # argument that came with a later release; and the check that the tests use names of the newest one. datasets needs a
 # later huggingface_hub.
 LOWEST := 'transformers==5.0.0' 'tokenizers==0.22.1' 'huggingface_hub==1.3.0'
-LOWEST_TESTS := tests/test_versions.py tests/test_interface.py tests/test_tokenizer.py \
-	tests/test_auto_tokenizer.py tests/test_retrain.py tests/test_hub.py tests/test_added_tokens.py \
-	tests/test_chat.py tests/test_dropout.py tests/test_threads.py tests/test_native.py
+LOWEST_TESTS := tests/tokenizer/test_versions.py tests/tokenizer/test_interface.py tests/tokenizer/test_tokenizer.py \
+	tests/tokenizer/test_auto_tokenizer.py tests/tokenizer/test_retrain.py tests/tokenizer/test_hub.py tests/tokenizer/test_added_tokens.py \
+	tests/tokenizer/test_chat.py tests/engine/test_dropout.py tests/engine/test_threads.py tests/engine/test_calls.py
 test-lowest: $(VENV)-lowest/installed
 	$(VENV)-lowest/bin/pytest -q -n auto $(LOWEST_TESTS) \
-	--deselect tests/test_tokenizer.py::test_control_tokens_in_chats_can_be_sanitized \
-	--deselect tests/test_interface.py::test_no_name_is_only_asked_what_stock_refuses
+	--deselect tests/tokenizer/test_tokenizer.py::test_control_tokens_in_chats_can_be_sanitized \
+	--deselect tests/tokenizer/test_interface.py::test_no_name_is_only_asked_what_stock_refuses
 
 explore: $(VENV)/test-extras
 	$(BIN)/pytest -q -n auto -m hypothesis --hypothesis-profile=explore
@@ -83,8 +83,8 @@ mutants: $(VENV)/test-extras
 
 # The sanitizers' run time has to be there before Python's first allocation. Leaks are not looked for: CPython
 # itself keeps memory until it exits.
-DEBUG_TESTS := tests/test_trainer.py tests/test_encoder.py tests/test_pretokenize.py tests/test_counter.py \
-	tests/test_alphabets.py tests/test_history.py tests/test_native.py
+DEBUG_TESTS := tests/training/test_trainer.py tests/core/test_encoder.py tests/text/test_pretokenizers.py tests/counting/test_counter.py \
+	tests/training/test_alphabets.py tests/training/test_history.py tests/engine/test_calls.py
 SANITIZED = LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	ASAN_OPTIONS=detect_leaks=0 $(VENV)-debug/bin/
 debug-test: $(VENV)-debug/installed
@@ -98,7 +98,7 @@ debug-attack: $(VENV)-debug/installed
 
 # Tests of the core alone: beside other libraries' threads, which it doesn't know, the sanitizer takes hours. A race ends
 # the run.
-TSAN_TESTS := tests/test_core_bounds.py tests/test_encoder.py tests/test_counter.py
+TSAN_TESTS := tests/core/test_core_bounds.py tests/core/test_encoder.py tests/counting/test_counter.py
 tsan-test: $(VENV)-tsan/installed
 	LD_PRELOAD="$$($(CXX) -print-file-name=libtsan.so)" \
 	TSAN_OPTIONS="halt_on_error=1 report_signal_unsafe=0 suppressions=$(CURDIR)/tests/tsan.supp" \

@@ -1,4 +1,4 @@
-"""The model card, by the path at which the class beside a saved tokenizer looks for it: of 0.1.0, too."""
+"""The model card, at the path where the class beside a saved tokenizer looks for it, 0.1.0's included."""
 
 from hf_scaffold.tokenizer.model_card import write_card
 

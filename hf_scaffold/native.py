@@ -1,4 +1,4 @@
-"""The engine, by the path at which the class beside a saved tokenizer looks for it: of 0.1.0, too."""
+"""The engine, at the path where the class beside a saved tokenizer looks for it, 0.1.0's included."""
 
 from hf_scaffold.engine.calls import (
     INTERFACE,

@@ -15,7 +15,7 @@ MISSING = [name for name in ("torch", "accelerate") if find_spec(name) is None]
 BROWSER = next(filter(None, map(which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 collect_ignore = [
     *(["models"] if MISSING else []),
-    *(["test_report_in_browser.py"] if BROWSER is None else []),
+    *(["report/test_report_in_browser.py"] if BROWSER is None else []),
 ]
 
 # A shell's background jobs ignore Ctrl-C, and so would the programs that tests start and interrupt.
@@ -28,7 +28,7 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(f"tests/models left out: no {missing} (make test-all installs it)")
     if BROWSER is None:
         terminalreporter.write_line(
-            "tests/test_report_in_browser.py left out: no Chromium (your system's package)"
+            "tests/report/test_report_in_browser.py left out: no Chromium (your system's package)"
         )
 
 

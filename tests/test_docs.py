@@ -28,7 +28,7 @@ PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 # Pages that show nothing to run, and why. That such a page has no block is a test, too.
 WITHOUT_EXAMPLES = {
-    "algorithm.md": "it defines a method; its example by hand is in tests/test_trainer.py",
+    "algorithm.md": "it defines a method; its example by hand is in tests/training/test_trainer.py",
     "security.md": "it makes promises, each with the name of the test that keeps it",
     "SECURITY.md": "it says whom to write to",
 }

@@ -544,7 +544,7 @@ def inspect(
 ) -> None:
     """Show a tokenizer's sizes, its share of scaffold tokens, and some of them with what they are for."""
     from hf_scaffold.cli import views, workflow
-    from hf_scaffold.evaluation.metrics import inspection
+    from hf_scaffold.evaluation import inspection
 
     if history is not None:
         terminal.line(workflow.load_history(source, history))
@@ -708,7 +708,7 @@ def report(
     offline; all forms hold the same facts.
     """
     from hf_scaffold.cli import views, workflow
-    from hf_scaffold.evaluation.metrics import baselines
+    from hf_scaffold.evaluation import baselines
     from hf_scaffold.report import report as reports
     from hf_scaffold.training import trainer
 

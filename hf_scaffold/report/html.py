@@ -42,7 +42,5 @@ def _figures(report: Report) -> dict[str, Figure]:
     return {
         "standalone": figure_standalone(report.standalone),
         "frequencies": figure_frequencies(report.table.evaluations[TRAIN].values()),
-        "gain": figure_gain(
-            {words.TEXT_NAMES[text]: change for text, change in report.changes.items()}
-        ),
+        "gain": figure_gain({words.TEXT_NAMES[text]: change for text, change in report.changes.items()}),
     }

@@ -1,8 +1,8 @@
 """Pre-tokenizers: the named presets, and any `tokenizers` normalizer and pre-tokenizer.
 
 A pre-tokenizer splits text into pre-tokens, which merges never cross. It also says what their symbols are:
-bytes, or characters. The presets for bytes have native scanners as well (`hf_scaffold._core.counter`), which give
-the same pre-tokens many times faster.
+bytes, or characters. The presets for bytes have native scanners as well (`hf_scaffold._core.counter`), which
+give the same pre-tokens many times faster.
 """
 
 import functools

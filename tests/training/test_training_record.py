@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import hf_scaffold as hs
-from hf_scaffold.cli import commands
-from hf_scaffold.cli import workflow
+from hf_scaffold.cli import commands, workflow
 
 TEXTS = ["the cat and the hat", "the bat sat 12 times"]
 RECORD = {

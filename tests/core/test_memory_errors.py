@@ -1,11 +1,8 @@
 """Out of memory in the native code: MemoryError, and the same call is right afterwards."""
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from attack import allocations
 
 NAMES = (*allocations.CORE, "count", "train", "encode", "encode to arrays", "decode", "load")
@@ -21,7 +18,6 @@ def test_no_failing_allocation_does_harm(name):
 
 
 LEFT_LOOPS = """
-import sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np
 from attack.allocations import Allocator
@@ -63,7 +59,7 @@ for kind in (MergeLoop, AmbiguousMergeLoop):
 
 def test_a_loop_left_in_the_middle_of_a_merge_says_so():
     """Memory runs out at each allocation in turn: the loop goes on as if nothing had been, or refuses to."""
-    result = allocations.run_preloaded("-c", LEFT_LOOPS, str(Path(__file__).parent))
+    result = allocations.run_preloaded("-c", LEFT_LOOPS, str(Path(__file__).parents[1]))
     assert result.returncode == 0, result.stdout
     lines = [line.split() for line in result.stdout.splitlines()]
     assert [name for name, *_ in lines] == ["MergeLoop", "AmbiguousMergeLoop"]

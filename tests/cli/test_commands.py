@@ -18,9 +18,8 @@ from transformers import AutoTokenizer
 
 import hf_scaffold as hs
 from hf_scaffold._utils.percent import percent_down
-from hf_scaffold.cli import commands
-from hf_scaffold.cli import demo, terminal, workflow
-from hf_scaffold.evaluation.metrics import inspection
+from hf_scaffold.cli import commands, demo, terminal, workflow
+from hf_scaffold.evaluation import inspection
 from hf_scaffold.text.pretokenizers import PRESETS
 
 TEXT = demo.TEXT.read_text(encoding="utf-8")[:30_000] + (

@@ -8,6 +8,7 @@ import time
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
 from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop, MergeReplay
 from hf_scaffold._utils.child import in_child
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.evaluation.metrics import EvaluationText, baselines
+from hf_scaffold.evaluation import baselines
+from hf_scaffold.evaluation.metrics import EvaluationText
 from hf_scaffold.training import agreement
 
 
@@ -169,7 +171,7 @@ def interrupted(program):
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        cwd=os.path.dirname(__file__),
+        cwd=Path(__file__).parents[1],
     )
     with process:
         try:

@@ -22,9 +22,9 @@ import toys
 from tokenizers import AddedToken, pre_tokenizers
 
 import hf_scaffold as hs
+from hf_scaffold.shards import files, writing
 from hf_scaffold.shards.files import FORMATS, Part
 from hf_scaffold.shards.writing import INDEX_FILE, ShardIndex, write_shards
-from hf_scaffold.shards import files, writing
 
 DOCUMENTS = [
     f"international bananas {n}: été 日本語本日\nnationality zone " + "hugs " * (n * 7 % 23)

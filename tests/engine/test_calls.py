@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -1007,7 +1008,7 @@ def test_a_part_in_python_does_not_make_decoding_start_anew(part, monkeypatch):
 
 
 def test_the_fuzzer_runs_and_ends():
-    path = os.path.join(os.path.dirname(__file__), "fuzz_native.py")
+    path = Path(__file__).parents[1] / "fuzz_native.py"
     done = subprocess.run([sys.executable, path, "0", "7.3"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "seeds 7.3 to 7.3, 2000 texts, 21 calls" in done.stdout

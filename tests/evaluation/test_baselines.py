@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import hf_scaffold as hs
 from hf_scaffold.errors import ConfigurationError, VocabSizeError
-from hf_scaffold.evaluation.metrics import baselines
+from hf_scaffold.evaluation import baselines
 from hf_scaffold.evaluation.tables import METRICS
 from hf_scaffold.text.byte_level import bytes_to_symbols, symbols_to_bytes
 from hf_scaffold.text.pretokenizers import GPT4O_PATTERN

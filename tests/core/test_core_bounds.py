@@ -178,7 +178,7 @@ assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
 """
     )
     command = [sys.executable, str(script)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
     assert done.returncode == 0, done.stderr
 

@@ -221,6 +221,6 @@ def test_processes_after_use(parallelism, tmp_path):
     environment = {k: v for k, v in os.environ.items() if k != "TOKENIZERS_PARALLELISM"}
     if parallelism is not None:
         environment["TOKENIZERS_PARALLELISM"] = parallelism
-    command = [sys.executable, str(script), str(Path(__file__).parent)]
+    command = [sys.executable, str(script), str(Path(__file__).parents[1])]
     output, errors = run(command, env=environment)
     assert output.strip() == "done", errors

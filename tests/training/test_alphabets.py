@@ -14,8 +14,7 @@ from transformers import AutoTokenizer, LlamaTokenizer, PreTrainedTokenizerFast
 
 import hf_scaffold as hs
 from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop
-from hf_scaffold.cli import commands
-from hf_scaffold.cli import workflow
+from hf_scaffold.cli import commands, workflow
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.text.symbols import Affixes
 from hf_scaffold.training.artifact import ScaffoldBPE, derive_demolish_map

@@ -77,7 +77,7 @@ def test_scanner_equals_pipeline_on_every_code_point_of_the_first_two_planes(pre
 
 
 def test_class_table_is_what_the_installed_tokenizers_gives_on_every_code_point():
-    path = Path(__file__).parents[1] / "cython_core" / "make_unicode_classes.py"
+    path = Path(__file__).parents[2] / "cython_core" / "make_unicode_classes.py"
     spec = importlib.util.spec_from_file_location("make_unicode_classes", path)
     generator = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generator)

@@ -447,7 +447,7 @@ def test_the_start_has_no_parameter_that_init_kwargs_lack():
 
 
 OURS = {
-    "backend_tokenizer": "the raw-safe model: test_tokenizer.py",
+    "backend_tokenizer": "the raw-safe model: tokenizer/test_tokenizer.py",
     "can_save_slow_tokenizer": "test_save_vocabulary_writes_the_scaffold",
     "convert_to_native_format": "loading, test_saved_and_loaded_every_call_answers_as_before",
     "from_pretrained": "loading, test_saved_and_loaded_every_call_answers_as_before",
@@ -456,7 +456,7 @@ OURS = {
     "save_chat_templates": "test_chat_templates_are_saved_as_in_stock",
     "save_pretrained": "test_saved_and_loaded_every_call_answers_as_before",
     "save_vocabulary": "test_save_vocabulary_writes_the_scaffold",
-    "train_new_from_iterator": "test_retrain.py",
+    "train_new_from_iterator": "tokenizer/test_retrain.py",
     "vocab_files_names": "test_save_vocabulary_writes_the_scaffold",
 }
 
