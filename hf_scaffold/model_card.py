@@ -1,4 +1,4 @@
-"""The model card, at the path where the class beside a saved tokenizer looks for it, 0.1.0's included."""
+"""The model card, where the class beside a saved tokenizer looks for it; so did that of 0.1.0."""
 
 from hf_scaffold.tokenizer.model_card import write_card
 

@@ -1,4 +1,4 @@
-"""The engine, at the path where the class beside a saved tokenizer looks for it, 0.1.0's included."""
+"""The engine, where the class beside a saved tokenizer looks for it; so did that of 0.1.0."""
 
 from hf_scaffold.engine.calls import (
     INTERFACE,
