@@ -311,6 +311,21 @@ def test_of_tokens_with_several_rules_each_counts_as_one_merge():
     assert audit_tokenizer(tokenizer, [text]).head_frequency == 2
 
 
+def test_a_split_stands_in_only_where_no_rule_of_a_token_is_left():
+    """Without abc, abcd is still made of a and bcd, so the public model needn't learn of ab and cd."""
+    rules = [("a", "b"), ("ab", "c"), ("abc", "d"), ("c", "d"), ("b", "cd"), ("a", "bcd")]
+    text = "abcd " * 5 + "ab cd bcd " * 9
+
+    def public_merges(rules):
+        conversion = bpe_from_tokenizer(plain(rules, "abcd"), [text])
+        assert [use.token for use in conversion.audit.scaffolds] == ["abc"]
+        model = json.loads(conversion.tokenizer.backend_tokenizer.to_str())["model"]
+        return [tuple(pair) for pair in model["merges"]]
+
+    assert public_merges(rules) == [("a", "b"), ("c", "d"), ("b", "cd"), ("a", "bcd")]
+    assert public_merges(rules[:-1]) == [("a", "b"), ("ab", "cd"), ("c", "d"), ("b", "cd")]
+
+
 @pytest.mark.parametrize("compact", [False, True])
 def test_dropout_comes_along(compact):
     tokenizer = plain([("u", "g"), ("h", "ug")], "hug", dropout=0.25)
