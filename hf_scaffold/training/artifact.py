@@ -617,7 +617,8 @@ def artifact_of(tokenizer: ScaffoldTokenizerFast) -> ScaffoldBPE:
     rank = {pair: position for position, pair in enumerate(merges)}
     tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
     added = {token.content for token in backend.get_added_tokens_decoder().values()}
-    fixed = added - first_rules.keys() - (set() if by_character else SYMBOL_TO_BYTE.keys())
+    symbols = SYMBOL_TO_BYTE if not by_character else BYTE_TOKENS if model["byte_fallback"] else ()
+    fixed = added.difference(first_rules, itertools.chain.from_iterable(merges), symbols)
     special_tokens = list(itertools.takewhile(fixed.__contains__, tokens))
     raw_merges = [(left, right) for left, right in model["merges"]]
     scaffold_tokens = sorted(scaffold["demolish"], key=lambda token: rank[first_rules[token]])

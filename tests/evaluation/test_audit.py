@@ -255,12 +255,12 @@ def test_without_a_stand_in_unknown_characters_vanish():
 
 def test_ignore_merges_takes_whole_what_no_merge_makes():
     tokenizer = Tokenizer(
-        models.BPE({"l": 0, "o": 1, "w": 2, "lo": 3, "owl": 4}, [("l", "o")], ignore_merges=True)
+        models.BPE({"l": 0, "o": 1, "w": 2, "lo": 3, "wlo": 4}, [("l", "o")], ignore_merges=True)
     )
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    assert audit_tokenizer(tokenizer, ["owl low owl"]).others[0].occurrences == 1
-    converted = bpe_from_tokenizer(tokenizer, ["owl low owl"]).tokenizer
-    assert converted("owl").tokens() == ["o", "w", "l"]  # as Scaffold-BPE always goes by the merges
+    assert audit_tokenizer(tokenizer, ["wlo low wlo"]).others[0].occurrences == 1
+    converted = bpe_from_tokenizer(tokenizer, ["wlo low wlo"]).tokenizer
+    assert converted("wlo").tokens() == ["w", "lo"]  # as Scaffold-BPE always goes by the merges
 
 
 def test_affixes():
@@ -303,11 +303,27 @@ def test_of_tokens_with_several_rules_each_counts_as_one_merge():
     """The head is that of as many tokens learned from this text, however many rules made them."""
     rules = [("a", "b"), ("b", "c"), ("ab", "c"), ("a", "bc"), ("c", "d")]
     tokenizer = plain(rules, "abcd")
-    text = "abcd " * 8 + "bcd " * 4 + "cd " * 2 + "ad"
+    text = "abcd " * 8 + "bcd " * 4 + "cd " * 2 + "ad " * 3 + "da " * 2
     words = {tuple(word): text.split().count(word) for word in text.split()}
     learned = oracle.train(words, 4 + 4, alphabet="abcd", scaffold=False)
-    head = max([1, *oracle.pair_frequencies(learned.sequences).values()])
-    assert audit_tokenizer(tokenizer, [text]).head_frequency == head
+    assert learned.merges == [("c", "d"), ("b", "cd"), ("a", "bcd"), ("a", "d")]
+    assert oracle.pair_frequencies(learned.sequences) == {("d", "a"): 2}
+    assert audit_tokenizer(tokenizer, [text]).head_frequency == 2
+
+
+def test_a_split_stands_in_only_where_no_rule_of_a_token_is_left():
+    """Without abc, abcd is still made of a and bcd, so the public model needn't learn of ab and cd."""
+    rules = [("a", "b"), ("ab", "c"), ("abc", "d"), ("c", "d"), ("b", "cd"), ("a", "bcd")]
+    text = "abcd " * 5 + "ab cd bcd " * 9
+
+    def public_merges(rules):
+        conversion = bpe_from_tokenizer(plain(rules, "abcd"), [text])
+        assert [use.token for use in conversion.audit.scaffolds] == ["abc"]
+        model = json.loads(conversion.tokenizer.backend_tokenizer.to_str())["model"]
+        return [tuple(pair) for pair in model["merges"]]
+
+    assert public_merges(rules) == [("a", "b"), ("c", "d"), ("b", "cd"), ("a", "bcd")]
+    assert public_merges(rules[:-1]) == [("a", "b"), ("ab", "cd"), ("c", "d"), ("b", "cd")]
 
 
 @pytest.mark.parametrize("compact", [False, True])

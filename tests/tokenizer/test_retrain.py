@@ -80,6 +80,7 @@ def test_it_keeps_everything_but_the_vocabulary(tokenizer, tmp_path):
     assert new.added_tokens_decoder[500] == tokenizer.added_tokens_decoder[265]
     assert (new.chat_template, new.padding_side, new.model_max_length) == (CHAT, "left", 77)
     assert new.model_input_names == tokenizer.model_input_names
+    assert new.name_or_path == ""  # a folder's, when the tokenizer was loaded
 
     bpe = from_scratch(500, specials)
     assert new.scaffold["demolish"]

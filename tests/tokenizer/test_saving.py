@@ -177,6 +177,29 @@ def test_wherever_it_is_killed_all_files_are_old_or_new(files, folder, monkeypat
 
 
 @both
+def test_what_is_committed_is_on_the_disk(files, folder, monkeypatch):
+    """A rename may survive a power failure that the renamed file's bytes don't."""
+    synced, committed = set(), []
+    plain = {name: getattr(os, name) for name in ("fsync", "rename")}
+
+    def fsync(descriptor):
+        synced.add(os.fstat(descriptor).st_ino)
+        plain["fsync"](descriptor)
+
+    def rename(old, new):
+        if ".saved-" in new:
+            below = [Path(old), *Path(old).rglob("*")]
+            committed.extend(path.name for path in below if path.is_file())
+            assert [path for path in below if path.stat().st_ino not in synced] == []
+        plain["rename"](old, new)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "rename", rename)
+    save(files, folder, NEW)
+    assert sorted(committed) == [".removed", "a.json", "b.json", "d.py"]
+
+
+@both
 def test_a_first_save_that_fails_leaves_no_folder(files, tmp_path, monkeypatch):
     outcomes, at, n_calls = set(), 0, 0
     while at <= n_calls:
@@ -275,6 +298,26 @@ def test_many_writers_and_readers_at_once(folder):
         thread.join()
     assert not wrong
     assert not [name for name in os.listdir(folder) if name.startswith(".sav")]
+
+
+@both
+def test_a_lock_whose_file_is_gone_is_no_lock(files, folder, monkeypatch):
+    """Whoever had the lock removed its file in the end; the next one makes another, and locks that."""
+    plain, taken = files.take_lock, []
+
+    def after_the_other_removed_it(descriptor):
+        if not taken:
+            os.unlink(folder / ".saving.lock")
+        taken.append(descriptor)
+        return plain(descriptor)
+
+    monkeypatch.setattr(files, "take_lock", after_the_other_removed_it)
+    with (
+        files.locked(str(folder), 60),
+        open(folder / ".saving.lock", "ab") as another,
+        pytest.raises(BlockingIOError),
+    ):
+        plain(another.fileno())
 
 
 def test_one_that_never_ends_is_named(folder, monkeypatch):

@@ -51,6 +51,14 @@ def test_a_case_by_hand(letters):
     assert bpe.raw_agreements == dict(zip(AGREEMENTS, (1, 0, 28 / 29), strict=True))
 
 
+def test_frequent_pretokens_count_as_measured():
+    # "x bcd" is now merged four times and "cd e" six: both are made fewer than 4 + 3 times, so they go. The
+    # rare ones, bcd and z, need neither; xbcd does, but isn't rare.
+    bpe, _ = train({**LETTERS, "xbcd": 4, "z": 1}, LETTERS_SIZE + 1, initial_alphabet=())
+    assert bpe.merges == [("c", "d"), ("b", "cd"), ("a", "bcd"), ("cd", "e"), ("x", "bcd")]
+    assert (bpe.raw_agreement, bpe.raw_agreement_unseen) == (1, 1)
+
+
 def test_a_word_that_only_its_own_rule_makes_a_token():
     # Nothing is rarer than pq, so "p q" goes, and both encoders leave letters.
     bpe, _ = train({"pq": 4, "rs": 50}, 6, initial_alphabet=())

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import warnings
 
 import numpy as np
@@ -17,7 +18,7 @@ from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop
 from hf_scaffold.cli import commands, workflow
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.text.symbols import Affixes
-from hf_scaffold.training.artifact import ScaffoldBPE, derive_demolish_map
+from hf_scaffold.training.artifact import ScaffoldBPE, artifact_of, derive_demolish_map
 
 AFFIXES = [
     ("", ""),
@@ -382,7 +383,7 @@ PIPELINES = {
     "suffix": ({"pretokenizer": "whitespace-split", "end_of_word_suffix": "</w>"}, SPACED),
     "prefix": ({"pretokenizer": "whitespace-split", "continuing_subword_prefix": "##"}, SPACED),
     "both": ({"pretokenizer": "whitespace", **BOTH}, APART),
-    "whitespace": ({"pretokenizer": "whitespace", "end_of_word_suffix": "</w>"}, APART),
+    "whitespace": ({"pretokenizer": "whitespace", "end_of_word_suffix": "</w>", "fuse_unk": True}, APART),
     "bert": (
         {"pretokenizer": "bert", "continuing_subword_prefix": "##"},
         APART.replace("_", " _ "),
@@ -544,13 +545,43 @@ def test_merges_with_spaces_are_saved_as_json(tmp_path):
     ]
     assert (tmp_path / "plain" / "merges.txt").is_file()
     assert ScaffoldBPE.load(tmp_path) == bpe
-    # Older merges of another artifact in the folder don't matter.
-    bpe.save(tmp_path / "plain")
-    assert ScaffoldBPE.load(tmp_path / "plain") == bpe
     for broken in ('{"a": 1}', '[["a"]]', '["ab"]', "[["):
         (tmp_path / "merges.json").write_text(broken)
         with pytest.raises(ArtifactError, match=r"merges\.json"):
             ScaffoldBPE.load(tmp_path)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_merges_with_line_ends_are_saved_as_json(end, tmp_path):
+    counts = hs.PreTokenCounts.from_mapping(
+        {f"of{end}": 9}, alphabet="chars", pretokenizer=pre_tokenizers.Sequence([])
+    )
+    bpe = hs.train(counts, 5)
+    assert f"of{end}" in bpe.tokens
+    bpe.save(tmp_path)
+    assert not (tmp_path / "merges.txt").exists()
+    assert ScaffoldBPE.load(tmp_path) == bpe
+
+
+def test_merges_are_read_from_the_file_that_is_named(tmp_path):
+    """Whoever copies an artifact over another one leaves the older merges in the folder."""
+    as_text, as_json = (hs.train(table({text: 9}, pre_tokenizers.Sequence([])), 4) for text in ("off", "o f"))
+    as_text.save(tmp_path / "text")
+    as_json.save(tmp_path / "json")
+    shutil.copytree(tmp_path / "json", tmp_path / "copied")
+    shutil.copytree(tmp_path / "text", tmp_path / "copied", dirs_exist_ok=True)
+    assert (tmp_path / "copied" / "merges.json").is_file()
+    assert ScaffoldBPE.load(tmp_path / "copied") == as_text
+    shutil.copytree(tmp_path / "json", tmp_path / "copied", dirs_exist_ok=True)
+    assert ScaffoldBPE.load(tmp_path / "copied") == as_json
+
+
+@pytest.mark.parametrize("options", [{}, {"special_tokens": ["<s>"]}, {"byte_fallback": True}])
+@pytest.mark.parametrize("token", [".", "b", "c", "<0x00>"])
+def test_a_symbol_that_becomes_a_special_token_is_no_special_token_of_the_artifact(token, options):
+    bpe = train({"a.": 9, "ab": 4, "cab": 2}, 263 if "byte_fallback" in options else 7, **options)
+    assert bpe.merges[:2] == [("a", "."), ("a", "b")]
+    assert artifact_of(bpe.to_tokenizer(eos_token=token)) == bpe
 
 
 @pytest.mark.parametrize(
@@ -618,6 +649,7 @@ def test_initial_alphabet_keeps_what_does_not_occur():
     ("changes", "message"),
     [
         ({"unk_token": "<gone>"}, "unk_token: '<gone>' is no special token"),
+        ({"unk_token": "b"}, "unk_token: 'b' is no special token"),
         ({"continuing_subword_prefix": None}, "demolish|vocab|merge"),
         ({"pretokenizer": hs.get_pretokenizer("gpt2")}, "is .*, but the alphabet is bytes"),
     ],
@@ -674,6 +706,13 @@ def test_a_tokenizer_like_one_of_characters(name, english_text):
     assert again.scaffold == tokenizer.scaffold
     with pytest.raises(ConfigurationError, match="end_of_word_suffix come from like"):
         hs.train_tokenizer(texts, 400, like=like, end_of_word_suffix="</w>")
+
+
+def test_like_a_tokenizer_of_bytes_with_a_suffix_every_byte_has_a_token():
+    """As in CLIP's; but with the suffix those have one that end a word of the text, as in stock training."""
+    like = stock(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"), byte_level(), decoders.ByteLevel())
+    new = hs.train_tokenizer(["low lower lowest"], 264, like=like)
+    assert "<unk>" not in new("ét ②🙂r").tokens()
 
 
 # ---- the command line

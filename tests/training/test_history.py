@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import warnings
 from collections import Counter
 
@@ -125,8 +126,9 @@ def test_a_log_that_was_there_before_is_not_taken_for_this_run(tmp_path):
         (lambda lines: [lines[0].replace('"na"', '"nope"'), *lines[1:]], "event 0: 'nope' is not in vocab"),
         (lambda lines: [lines[0].replace('["n", "a"]', '["a", "n"]'), *lines[1:]], "not among the merges"),
         (lambda lines: [*lines[:-1], lines[-1].replace('"na"', '"nope"')], "'na' is only in one of"),
+        (lambda lines: [*lines[:-1], re.sub('"na": [0-9]+, ', "", lines[-1])], "'na' is only in one of"),
     ],
-    ids=["cut after a line", "cut within one", "event", "token", "pair", "frequencies"],
+    ids=["cut after a line", "cut within one", "event", "token", "pair", "frequencies", "no frequency"],
 )
 def test_a_log_that_does_not_fit_is_refused(tmp_path, change, message):
     train(ARIZONA, 26, log=True).save(tmp_path)

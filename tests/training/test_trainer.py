@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -343,7 +344,7 @@ def letters(n, seed=0):
         [letters(300_000)],
         ["a" * 500_000],
         ["ab" * 250_000],
-        [" ".join(letters(200_000)[i : i + 9] for i in range(0, 200_000, 9))],
+        [" ".join(re.findall(".{1,9}", letters(200_000)))],
         ["the same line\n"] * 100_000,
         ["".join(map(chr, np.random.default_rng(0).integers(0x4E00, 0x5000, 100_000)))],
     ],
