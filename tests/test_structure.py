@@ -1,8 +1,7 @@
-"""Modules import downwards only, in the order of CONTRIBUTING.md's table."""
+"""Packages import from floors above their own alone, in the order of CONTRIBUTING.md's table; none in a circle."""
 
 import ast
 import re
-from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -10,102 +9,162 @@ import pytest
 import hf_scaffold
 
 PACKAGE = Path(hf_scaffold.__file__).parent
-MODULES = sorted(path.name for path in PACKAGE.glob("*.py") if not path.name.startswith("__"))
 GUIDE = Path(__file__).parents[1] / "CONTRIBUTING.md"
-ROWS = [
-    re.findall(r"`([\w*]+\.py)`", line.split("|")[1])
+FLOORS = [
+    name.rstrip("/").removesuffix(".py").removeprefix("hf_scaffold.")
     for line in GUIDE.read_text(encoding="utf-8").splitlines()
     if line.startswith("| `")
+    for name in re.findall(r"`([\w./]+)`", line.split("|")[1])
 ]
-# The one module that goes to the Hub calls what needs the package where there is one.
-LOOKS_UP = {"tokenization_scaffold.py": {"model_card.py", "native.py", "retrain.py"}}
+# Where the class beside a saved tokenizer finds the package; nothing else of ours imports these.
+CONTRACT = {"native", "retrain", "model_card"}
+# They know all floors, and no floor knows them.
+ROOF = {"", "__main__", "_registration"} | CONTRACT
+# What looks down all the same: why, and what ends it. Nothing may be added.
+WITH_A_TOKENIZER = (
+    "it works on a ScaffoldTokenizerFast; an Encoder made of an artifact or a folder needs none"
+)
+EXCUSED = {
+    ("engine.calls", "tokenization_scaffold"): WITH_A_TOKENIZER,
+    ("engine.dropout", "tokenization_scaffold"): WITH_A_TOKENIZER,
+}
 
 
-def row_of(module):
-    """The number of a module's row. A name in full goes before a pattern."""
-    rows = [i for i, names in enumerate(ROWS) if module in names]
-    rows += [i for i, names in enumerate(ROWS) for name in names if fnmatch(module, name)]
-    return rows[0] if rows else None
+def name_of(path):
+    """The name of a module within the package: "text.corpus"; "" is the package itself."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported(path):
-    """The package's modules that a module imports, at the top or inside functions, but for types alone."""
-    return {f"{name}.py" for name in ours_in(path.read_text(encoding="utf-8"))} & set(MODULES)
+CORE = {f"_core.{path.stem}" for path in (PACKAGE / "_core").glob("*.pyi")}
+PATHS = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+MODULES = sorted(PATHS)
 
 
-def ours_in(code):
-    """The names of the package's modules that code of one of them imports, however it spells that."""
-    tree = ast.parse(code)
-    for_types = {
-        node
-        for block in ast.walk(tree)
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-        for node in ast.walk(block)
-    }
-    names = set()
-    for node in ast.walk(tree):
-        if node not in for_types:
-            names |= {*modules_of(node)}
-    return {name.removeprefix("hf_scaffold.") for name in names if name.startswith("hf_scaffold.")}
+def floor_of(module):
+    return module.partition(".")[0]
 
 
-def modules_of(node):
-    """The modules that a statement or call may import, by their full names."""
+def ours_in(code, package=""):
+    """The modules of hf_scaffold that code imports, however it spells that, in functions and for types, too.
+
+    Args:
+        package: That of the module whose code it is, within hf_scaffold.
+    """
+    names = {name for node in ast.walk(ast.parse(code)) for name in modules_of(node, package)}
+    ours = {name.removeprefix("hf_scaffold").lstrip(".") for name in names if is_ours(name)}
+    return {found for name in ours for found in [nearest(name)] if found is not None}
+
+
+def is_ours(name):
+    return name.partition(".")[0] == "hf_scaffold"
+
+
+def nearest(name):
+    """The module that an imported name is, or is in."""
+    while name and name not in PATHS and name not in CORE:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def modules_of(node, package):
+    """The names that a statement or call imports, in full."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
-        # The package is flat: one dot is the package itself.
-        parts = ["hf_scaffold" if node.level else None, node.module]
-        module = ".".join(filter(None, parts))
-        yield module
+        above = ["hf_scaffold", *filter(None, package.split("."))]
+        base = above[: len(above) - node.level + 1] if node.level else []
+        module = ".".join([*base, *filter(None, [node.module])])
         yield from (f"{module}.{alias.name}" for alias in node.names)
     elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
         name = getattr(node.args[0], "value", "")  # where it isn't a constant, this can't tell
         yield f"hf_scaffold{name}" if name.startswith(".") else name
 
 
+IMPORTS = {
+    module: ours_in(path.read_text(encoding="utf-8"), name_of(path.parent / "__init__.py")) - {module}
+    for module, path in PATHS.items()
+}
+
+
 @pytest.mark.parametrize(
     "code",
     [
-        "from hf_scaffold.report.report import Report",
-        "from hf_scaffold import report",
-        "import hf_scaffold.report.report",
-        "import hf_scaffold.report.report as r",
-        "from .report import Report",
-        "from . import report",
-        "def late():\n    from . import report as r",
-        "import importlib\nimportlib.import_module('hf_scaffold.report.report')",
-        "import importlib\nimportlib.import_module('.report', 'hf_scaffold')",
+        "from hf_scaffold.report.svg import Figure",
+        "from hf_scaffold.report import svg",
+        "import hf_scaffold.report.svg",
+        "import hf_scaffold.report.svg as s",
+        "from ..report.svg import Figure",
+        "from ..report import svg",
+        "def late():\n    from ..report import svg as s",
+        "if TYPE_CHECKING:\n    from ..report import svg",
+        "import importlib\nimportlib.import_module('hf_scaffold.report.svg')",
+        "import importlib\nimportlib.import_module('.report.svg', 'hf_scaffold')",
     ],
 )
 def test_no_spelling_of_an_import_is_missed(code):
-    assert ours_in(code) == {"report"} | ({"report.Report"} if "Report" in code else set())
+    assert ours_in(code, "text") == {"report.svg"}
 
 
-def test_imports_for_types_and_of_others_do_not_count():
-    assert ours_in("if TYPE_CHECKING:\n    from .report import Report") == set()
-    assert ours_in("import report, json\nfrom reports import report") == set()
+def test_imports_of_others_do_not_count():
+    assert ours_in("import report, json\nfrom reports import report", "text") == set()
+
+
+def test_names_of_the_package_itself_are_the_package():
+    assert ours_in("from hf_scaffold import count", "text") == {""}
+    assert ours_in("from . import corpus\nfrom .symbols import Affixes", "text") == {
+        "text.corpus",
+        "text.symbols",
+    }
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_every_module_has_its_row(module):
-    assert row_of(module) is not None
+def test_every_module_has_its_floor(module):
+    assert floor_of(module) in {*FLOORS, *ROOF}
+
+
+@pytest.mark.parametrize("module", sorted({*MODULES} - ROOF))
+def test_modules_import_from_floors_above_their_own(module):
+    allowed = {*FLOORS[: FLOORS.index(floor_of(module)) + 1]}
+    if module == "tokenization_scaffold":
+        allowed |= CONTRACT
+    below = {name for name in IMPORTS[module] if floor_of(name) not in allowed}
+    assert below == {name for importer, name in EXCUSED if importer == module}
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_modules_import_downwards_only(module):
-    needed = imported(PACKAGE / module) - LOOKS_UP.get(module, set())
-    upwards = {name for name in needed if row_of(name) > row_of(module)}
-    assert not upwards
+def test_no_module_imports_itself_by_way_of_others(module):
+    reached, new = set(), {module}
+    while new:
+        needed = {
+            name
+            for each in new
+            for name in IMPORTS.get(each, ())
+            if (each, name) not in EXCUSED and not (each == "tokenization_scaffold" and name in CONTRACT)
+        }
+        new = needed - reached
+        reached |= new
+    assert module not in reached
+
+
+@pytest.mark.parametrize("package", sorted({floor_of(name) for name in MODULES if "." in name} | {"_core"}))
+def test_packages_have_few_modules(package):
+    assert sum(name.startswith(f"{package}.") for name in {*MODULES, *CORE}) <= 8
+
+
+@pytest.mark.parametrize("module", sorted(name for name in MODULES if "." in name))
+def test_up_to_the_artifact_nothing_knows_transformers(module):
+    if FLOORS.index(floor_of(module)) <= FLOORS.index("training"):
+        tree = ast.parse(PATHS[module].read_text(encoding="utf-8"))
+        names = {name for node in ast.walk(tree) for name in modules_of(node, "")}
+        assert "transformers" not in {name.partition(".")[0] for name in names}
 
 
 def test_what_goes_to_the_hub_needs_nothing_of_ours():
-    tree = ast.parse((PACKAGE / "tokenization_scaffold.py").read_text(encoding="utf-8"))
+    """It looks for the package by the names that stay, where it can do without."""
+    tree = ast.parse(PATHS["tokenization_scaffold"].read_text(encoding="utf-8"))
     in_try = {node for block in ast.walk(tree) if isinstance(block, ast.Try) for node in ast.walk(block)}
-    ours = {
-        node
-        for node in ast.walk(tree)
-        if any(name.split(".")[0] == "hf_scaffold" for name in modules_of(node))
-    }
+    ours = {node for node in ast.walk(tree) if any(is_ours(name) for name in modules_of(node, ""))}
     assert ours
     assert ours <= in_try
+    assert IMPORTS["tokenization_scaffold"] == CONTRACT

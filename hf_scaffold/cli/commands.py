@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hf_scaffold import __version__
+from hf_scaffold._utils.version import __version__
 from hf_scaffold.cli import terminal
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH

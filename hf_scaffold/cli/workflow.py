@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from hf_scaffold._utils.files import saving, settle
 from hf_scaffold.counting.counts import PreTokenCounts, count
-from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError
+from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, Progress, find_files, import_extra, iter_documents
 from hf_scaffold.text.pretokenizers import get_pretokenizer
-from hf_scaffold.tokenizer.loading import load_pretrained
-from hf_scaffold.training.artifact import DEMOLISH_FILE, ScaffoldBPE, artifact_of
+from hf_scaffold.tokenizer.building import artifact_of, build_tokenizer
+from hf_scaffold.tokenizer.loading import load_tokenizer
+from hf_scaffold.training.artifact import DEMOLISH_FILE, ScaffoldBPE
 from hf_scaffold.training.artifact import FILES as ARTIFACT_FILES
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def save_tokenizer(bpe: ScaffoldBPE, folder: Path, **kwargs: Any) -> "ScaffoldTo
     Raises:
         OSError: the folder or a file can't be written.
     """
-    tokenizer = bpe.to_tokenizer(**kwargs)
+    tokenizer = build_tokenizer(bpe, **kwargs)
     from hf_scaffold.tokenization_scaffold import STALE
 
     stale = [*STALE, *(os.path.join(ARTIFACT_FOLDER, name) for name in ARTIFACT_FILES)]
@@ -220,41 +221,6 @@ def load_history(source: str, token: str) -> str:
         return bpe.history(token)
     except KeyError as error:
         raise ConfigurationError(error.args[0]) from None
-
-
-def load_tokenizer(source: str) -> "ScaffoldTokenizerFast":
-    """A saved tokenizer, from a folder or the Hub.
-
-    Raises:
-        OSError: there is none.
-        ArtifactError, ValueError: a file is truncated, or this is no Scaffold-BPE tokenizer.
-    """
-    if Path(source).is_file():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), source)
-    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
-
-    try:
-        tokenizer: ScaffoldTokenizerFast = load_pretrained(source, ScaffoldTokenizerFast.from_pretrained)
-    except (OSError, ValueError) as error:
-        if Path(source).is_dir():
-            _refuse_broken_json(Path(source))
-        if Path(source).is_dir() or isinstance(error, OSError):
-            raise
-        raise FileNotFoundError(
-            f"there is no folder {source} here, and what the Hub has is no Scaffold-BPE tokenizer: {error}"
-        ) from error
-    return tokenizer
-
-
-def _refuse_broken_json(folder: Path) -> None:
-    """Name the file that is truncated, where transformers says only at which character."""
-    for path in sorted(folder.glob("*.json")):
-        try:
-            json.loads(path.read_bytes())
-        except (ValueError, RecursionError) as error:
-            raise ArtifactError(
-                f"{path} is not valid JSON ({error}); it may be truncated. Save or fetch it again"
-            ) from error
 
 
 @contextmanager

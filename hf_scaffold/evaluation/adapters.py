@@ -18,9 +18,10 @@ from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.byte_level import bytes_to_symbols
 from hf_scaffold.text.corpus import batches
 from hf_scaffold.text.pretokenizers import Pretokenizer
+from hf_scaffold.tokenizer.building import artifact_of
 from hf_scaffold.tokenizer.loading import require_ids
 from hf_scaffold.training.agreement import Agreement, measure
-from hf_scaffold.training.artifact import ScaffoldBPE, artifact_of
+from hf_scaffold.training.artifact import ScaffoldBPE
 
 __all__ = [
     "ArtifactEncoder",

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from hf_scaffold import __version__
+from hf_scaffold._utils.version import __version__
 from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.evaluation.tables import TRAIN
 from hf_scaffold.report import words
+from hf_scaffold.report.facts import Facts
 from hf_scaffold.report.figures import figure_frequencies, figure_gain, figure_standalone
 from hf_scaffold.report.svg import Figure
 from hf_scaffold.text.corpus import import_extra
 
-if TYPE_CHECKING:
-    from hf_scaffold.report.report import Report
-
 __all__ = ["html_of"]
 
 
-def html_of(report: Report) -> str:
+def html_of(report: Facts) -> str:
     """The page. Every text in it, of the corpus or of names, is escaped by the template engine."""
     jinja2 = import_extra("jinja2", "report")
     environment = jinja2.Environment(
@@ -38,7 +34,7 @@ def html_of(report: Report) -> str:
     return page
 
 
-def _figures(report: Report) -> dict[str, Figure]:
+def _figures(report: Facts) -> dict[str, Figure]:
     return {
         "standalone": figure_standalone(report.standalone),
         "frequencies": figure_frequencies(report.table.evaluations[TRAIN].values()),

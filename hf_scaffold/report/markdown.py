@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.evaluation.tables import TRAIN
 from hf_scaffold.report import words
+from hf_scaffold.report.facts import Facts
 from hf_scaffold.report.figures import figure_standalone
-
-if TYPE_CHECKING:
-    from hf_scaffold.report.report import Report
 
 __all__ = ["markdown_of"]
 
 ROWS = 50  # of a long table
 
 
-def markdown_of(report: Report) -> str:
+def markdown_of(report: Facts) -> str:
     """The report, section by section as the page has it."""
     sections = (_head, _metrics, _frequencies, _passage, _gained, _scaffolds)
     return "\n".join(line for section in sections for line in section(report))
 
 
-def _head(report: Report) -> Iterator[str]:
+def _head(report: Facts) -> Iterator[str]:
     yield f"# {words.TITLE}\n"
     for text in report.texts:
         yield f"- {words.TEXT_NAMES[text.name]}: {_plain(words.size_of(text))}"
@@ -41,7 +38,7 @@ def _head(report: Report) -> Iterator[str]:
     yield ""
 
 
-def _metrics(report: Report) -> Iterator[str]:
+def _metrics(report: Facts) -> Iterator[str]:
     yield "## Tokenizers by metric\n"
     yield words.MARKS + "\n"
     for text, metrics in words.metric_texts(report):
@@ -51,7 +48,7 @@ def _metrics(report: Report) -> Iterator[str]:
     yield ""
 
 
-def _metric_rows(report: Report, text: str, metrics: Iterable[str]) -> Iterator[list[str]]:
+def _metric_rows(report: Facts, text: str, metrics: Iterable[str]) -> Iterator[list[str]]:
     for metric in metrics:
         row = report.table.row(metric, text)
         arrow, _ = words.DIRECTIONS[row.higher_is_better]
@@ -61,7 +58,7 @@ def _metric_rows(report: Report, text: str, metrics: Iterable[str]) -> Iterator[
         yield [f"{row.label} {arrow}".strip(), *values]
 
 
-def _frequencies(report: Report) -> Iterator[str]:
+def _frequencies(report: Facts) -> Iterator[str]:
     yield "## Frequencies\n"
     rows = (
         [
@@ -84,7 +81,7 @@ def _frequencies(report: Report) -> Iterator[str]:
     yield from _table(["", "token", "share", "alone", "occurrences"], shares)
 
 
-def _passage(report: Report) -> Iterator[str]:
+def _passage(report: Facts) -> Iterator[str]:
     yield "## A passage, token by token\n"
     yield words.passage_note(report.passage) + "\n"
     plain, scaffold = report.passage.n_tokens
@@ -92,7 +89,7 @@ def _passage(report: Report) -> Iterator[str]:
     yield from _table([f"BPE: {plain:,} tokens", f"Scaffold-BPE: {scaffold:,} tokens"], pieces)
 
 
-def _gained(report: Report) -> Iterator[str]:
+def _gained(report: Facts) -> Iterator[str]:
     change = report.changes[TRAIN]
     yield "## Tokens gained\n"
     yield f"Occurrences in the training text. {words.SPELLING}\n"
@@ -104,7 +101,7 @@ def _gained(report: Report) -> Iterator[str]:
         yield f"{title}{_limited(tokens)}: {', '.join(shown)}\n"
 
 
-def _scaffolds(report: Report) -> Iterator[str]:
+def _scaffolds(report: Facts) -> Iterator[str]:
     yield "## Scaffold tokens\n"
     rows = (
         [

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,14 @@ from hf_scaffold._utils.files import write_files
 from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.evaluation.baselines import BASELINES, load_any_tokenizer, require_vocab_size, train_baseline
-from hf_scaffold.evaluation.comparison import Standalone, VocabularyChange, compare, standalone_share
+from hf_scaffold.evaluation.comparison import Standalone, compare, standalone_share
 from hf_scaffold.evaluation.inspection import scaffold_uses
 from hf_scaffold.evaluation.metrics import Evaluation, EvaluationText
-from hf_scaffold.evaluation.tables import HELD_OUT, TRAIN, TokenizerComparison, compare_tokenizers
-from hf_scaffold.report.figures import frequency_curve
-from hf_scaffold.report.passages import Passage, choose_passage, differing_share, split_passage
+from hf_scaffold.evaluation.tables import HELD_OUT, TRAIN, compare_tokenizers
+from hf_scaffold.report.facts import PLAIN, SCAFFOLD, Facts, ReportText, ScaffoldFacts
+from hf_scaffold.report.html import html_of
+from hf_scaffold.report.markdown import markdown_of
+from hf_scaffold.report.passages import choose_passage, differing_share, split_passage
 from hf_scaffold.report.words import TEXT_NAMES
 from hf_scaffold.text.byte_level import bytes_to_symbols, symbols_to_bytes
 from hf_scaffold.text.corpus import Source, import_extra, source_names
@@ -33,7 +35,6 @@ from hf_scaffold.training.trainer import DEFAULT_VOCAB_SIZE, train
 
 __all__ = ["DEFAULT_BASELINES", "FORMS", "Report", "ReportText", "ScaffoldFacts", "make_report"]
 
-SCAFFOLD, PLAIN = "Scaffold-BPE", "BPE"
 BASELINE_NAMES = {
     "bpe": PLAIN,
     "wordpiece": "WordPiece",
@@ -51,49 +52,8 @@ GIVEN = "given"  # where a passage is from that was given
 Step = Callable[[str], object]
 
 
-# ---- the facts
-
-
-@dataclass(frozen=True)
-class ReportText:
-    """A text that was measured.
-
-    Args:
-        name: "train" or "held-out".
-        sources: Names of its files, or patterns, without their folders; none for texts in memory.
-        n_bytes, n_words: Its size; see `Evaluation`.
-        differing: Share of its pre-tokens that plain BPE and Scaffold-BPE encode differently.
-    """
-
-    name: str
-    sources: tuple[str, ...]
-    n_bytes: int
-    n_words: int
-    differing: float
-
-
-@dataclass(frozen=True)
-class ScaffoldFacts:
-    """A scaffold token.
-
-    Args:
-        token: As the vocabulary spells it.
-        parts: The pair that it was merged from.
-        demolished: The normal tokens that stand for it.
-        alone, occurrences: See `Standalone`; in the training text.
-        builds: The normal tokens that it helps to build, in the order of creation.
-    """
-
-    token: str
-    parts: tuple[str, str]
-    demolished: tuple[str, ...]
-    alone: int
-    occurrences: int
-    builds: tuple[str, ...]
-
-
 @dataclass(frozen=True, eq=False)
-class Report:
+class Report(Facts):
     """What `make_report` found.
 
     Args:
@@ -110,66 +70,12 @@ class Report:
         passage: A passage as both BPEs encode it.
     """
 
-    settings: dict[str, Any]
-    texts: tuple[ReportText, ...]
-    table: TokenizerComparison
-    raw_agreements: dict[str, float]
-    expanded_vocab_size: int
-    stop_reason: str | None
-    changes: dict[str, VocabularyChange]
-    scaffolds: tuple[ScaffoldFacts, ...]
-    standalone: dict[str, tuple[Standalone, ...]]
-    passage: Passage
-
-    @property
-    def tokenizers(self) -> tuple[str, ...]:
-        """Names of the tokenizers, in the order of the table."""
-        return tuple(self.table.evaluations[TRAIN])
-
-    @property
-    def scaffold_share(self) -> float:
-        """Scaffold tokens among all that were made."""
-        return len(self.scaffolds) / self.expanded_vocab_size
-
-    def bytes_per_token_gain(self, text: str) -> float:
-        """How many more bytes a token of Scaffold-BPE stands for than one of plain BPE: 0.01 for 1 %."""
-        values = self.table.row("bytes_per_token", text).values
-        return (values[SCAFFOLD] or 0) / (values[PLAIN] or 1) - 1
-
-    def to_dict(self) -> dict[str, Any]:
-        """All facts as what JSON can hold."""
-        return {
-            "settings": self.settings,
-            "texts": [asdict(text) for text in self.texts],
-            "tokenizers": list(self.tokenizers),
-            **self.raw_agreements,
-            "expanded_vocab_size": self.expanded_vocab_size,
-            "n_scaffolds": len(self.scaffolds),
-            "scaffold_share": self.scaffold_share,
-            "bytes_per_token_gain": {text.name: self.bytes_per_token_gain(text.name) for text in self.texts},
-            "stop_reason": self.stop_reason,
-            **self.table.to_dict(),
-            "changes": {text: change.to_dict() for text, change in self.changes.items()},
-            "standalone": {
-                kind: [{**asdict(row), "share": row.share} for row in rows]
-                for kind, rows in self.standalone.items()
-            },
-            "passage": self.passage.to_dict(),
-            "scaffolds": [asdict(scaffold) for scaffold in self.scaffolds],
-            "frequency_curves": {
-                text: {name: frequency_curve(evaluation) for name, evaluation in evaluations.items()}
-                for text, evaluations in self.table.evaluations.items()
-            },
-        }
-
     def to_json(self) -> str:
         """All facts as one JSON object."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=1) + "\n"
 
     def to_markdown(self) -> str:
         """The facts as GitHub-flavoured Markdown; long lists by their first lines."""
-        from hf_scaffold.report.markdown import markdown_of
-
         return markdown_of(self)
 
     def to_html(self) -> str:
@@ -178,8 +84,6 @@ class Report:
         Raises:
             ConfigurationError: jinja2 is not installed.
         """
-        from hf_scaffold.report.html import html_of
-
         return html_of(self)
 
     def save(self, *paths: str | os.PathLike[str]) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from hf_scaffold._utils.percent import percent_down
 from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.evaluation.tables import HELD_OUT, TRAIN
+from hf_scaffold.report.facts import Facts, ReportText
 from hf_scaffold.report.passages import Passage
 from hf_scaffold.text.byte_level import symbols_to_bytes
-
-if TYPE_CHECKING:
-    from hf_scaffold.report.report import Report, ReportText
 
 __all__ = [
     "DIRECTIONS",
@@ -62,7 +59,7 @@ def percent(share: float, digits: int = 1, sign: bool = False) -> str:
     return f"{100 * share:{'+' if sign else ''}.{digits}f} %"
 
 
-def headline(report: Report) -> Iterator[tuple[str, str]]:
+def headline(report: Facts) -> Iterator[tuple[str, str]]:
     """The main facts: a value, and what it is."""
     measured = report.texts[-1]
     yield (
@@ -86,7 +83,7 @@ def headline(report: Report) -> Iterator[tuple[str, str]]:
     yield _agreement(report)
 
 
-def _agreement(report: Report) -> tuple[str, str]:
+def _agreement(report: Facts) -> tuple[str, str]:
     """What a program gets right that reads tokenizer.json with a plain BPE engine."""
     measured, merges_only, unseen = map(percent_down, report.raw_agreements.values())
     other = report.table.evaluations.get(HELD_OUT, {}).get(report.tokenizers[0])
@@ -104,13 +101,13 @@ def size_of(text: ReportText) -> str:
     return f"{', '.join(text.sources) or 'texts in memory'}: {text.n_bytes:,} bytes, {text.n_words:,} words"
 
 
-def metric_texts(report: Report) -> Iterator[tuple[str, list[str]]]:
+def metric_texts(report: Facts) -> Iterator[tuple[str, list[str]]]:
     """The texts in the table: name and the metrics that are measured on each."""
     for text in report.table.evaluations:
         yield text, [row.metric for row in report.table.rows if row.text == text]
 
 
-def meanings(report: Report) -> Iterator[tuple[str, str]]:
+def meanings(report: Facts) -> Iterator[tuple[str, str]]:
     """The metrics of the table: label and what it means."""
     for row in report.table.rows:
         if row.text == TRAIN:

@@ -13,8 +13,8 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # exported, unannounced
 
 from hf_scaffold._utils.files import settle
-from hf_scaffold.cli.workflow import load_tokenizer
 from hf_scaffold.errors import ConfigurationError, HubError
+from hf_scaffold.tokenizer.loading import load_tokenizer
 
 __all__ = ["Push", "push_folder"]
 

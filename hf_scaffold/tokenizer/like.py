@@ -16,6 +16,7 @@ from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
 from hf_scaffold.text.pretokenizers import Pretokenizer, pretokenizer_of
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast, backend_of
+from hf_scaffold.tokenizer.building import build_tokenizer
 from hf_scaffold.tokenizer.post_processors import added_by, with_tokens
 from hf_scaffold.training.artifact import CHARACTER_SETTINGS, ScaffoldBPE
 
@@ -123,7 +124,7 @@ def fill(shell: Shell, bpe: ScaffoldBPE, **kwargs: Any) -> ScaffoldTokenizerFast
         bpe: Trained with `shell.special_tokens`.
         **kwargs: As for `PreTrainedTokenizerFast`, in place of the settings of `shell`.
     """
-    trained = bpe.to_tokenizer()
+    trained = build_tokenizer(bpe)
     own = json.loads(trained._public.to_str())
     state = {
         **shell.state,

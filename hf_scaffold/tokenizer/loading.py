@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import constants
 from huggingface_hub.utils import get_session  # type: ignore[attr-defined]  # exported, unannounced
 from tokenizers import Tokenizer
 
 from hf_scaffold._utils.files import refuse_missing_folder
-from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.errors import ArtifactError, ConfigurationError
 
-__all__ = ["load_json", "load_pretrained", "require_ids"]
+if TYPE_CHECKING:
+    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+
+__all__ = ["load_json", "load_pretrained", "load_tokenizer", "require_ids"]
 
 
 def load_pretrained(source: str, load: Callable[..., Any]) -> Any:
@@ -46,6 +52,41 @@ def load_pretrained(source: str, load: Callable[..., Any]) -> Any:
         raise FileNotFoundError(
             f"there is no folder {source} here, and no tokenizer of that name {where}: {error}"
         ) from error
+
+
+def load_tokenizer(source: str) -> ScaffoldTokenizerFast:
+    """A saved tokenizer, from a folder or the Hub.
+
+    Raises:
+        OSError: there is none.
+        ArtifactError, ValueError: a file is truncated, or this is no Scaffold-BPE tokenizer.
+    """
+    if Path(source).is_file():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), source)
+    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+
+    try:
+        tokenizer: ScaffoldTokenizerFast = load_pretrained(source, ScaffoldTokenizerFast.from_pretrained)
+    except (OSError, ValueError) as error:
+        if Path(source).is_dir():
+            _refuse_broken_json(Path(source))
+        if Path(source).is_dir() or isinstance(error, OSError):
+            raise
+        raise FileNotFoundError(
+            f"there is no folder {source} here, and what the Hub has is no Scaffold-BPE tokenizer: {error}"
+        ) from error
+    return tokenizer
+
+
+def _refuse_broken_json(folder: Path) -> None:
+    """Name the file that is truncated, where transformers says only at which character."""
+    for path in sorted(folder.glob("*.json")):
+        try:
+            json.loads(path.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise ArtifactError(
+                f"{path} is not valid JSON ({error}); it may be truncated. Save or fetch it again"
+            ) from error
 
 
 def load_json(path: Path) -> Tokenizer:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hf_scaffold._core.encoder import PretokenEncoder
-
-if TYPE_CHECKING:
-    from hf_scaffold.counting.counts import PreTokenCounts
-    from hf_scaffold.training.artifact import ScaffoldBPE
+from hf_scaffold.counting.counts import PreTokenCounts
 
 __all__ = ["Agreement", "EncodedRows", "measure", "measure_training_text", "rows_alike"]
 
@@ -27,6 +24,22 @@ RARE = 3
 _SAMPLE = 1 << 14  # of the rare pre-tokens
 _SLICE = 1 << 20  # bytes encoded at a time
 _MAX_COUNT = 2**63 - 1
+
+
+class Encoders(Protocol):
+    """What is measured: an artifact's vocabulary, rules and encoders; see `ScaffoldBPE`."""
+
+    @property
+    def vocab(self) -> Mapping[str, int]: ...
+    @property
+    def rules(self) -> NDArray[np.int32]: ...
+    @property
+    def encoder(self) -> PretokenEncoder: ...
+    @property
+    def raw_encoder(self) -> PretokenEncoder: ...
+    @property
+    def raw_merging_encoder(self) -> PretokenEncoder: ...
+    def encoders_without_last_rules(self, n_rules: int) -> tuple[PretokenEncoder, PretokenEncoder]: ...
 
 
 class Agreement(NamedTuple):
@@ -43,15 +56,13 @@ class Agreement(NamedTuple):
     unseen: float | None = None
 
 
-def measure(bpe: ScaffoldBPE, counts: PreTokenCounts) -> Agreement:
+def measure(bpe: Encoders, counts: PreTokenCounts) -> Agreement:
     """The agreement on any counts; what other text may bring is not estimated."""
     total = counts.total
     return Agreement(*(_occurrences(counts, rows) / total for rows in _agreeing(bpe, counts)))
 
 
-def measure_training_text(
-    bpe: ScaffoldBPE, counts: PreTokenCounts, frequencies: Mapping[str, int]
-) -> Agreement:
+def measure_training_text(bpe: Encoders, counts: PreTokenCounts, frequencies: Mapping[str, int]) -> Agreement:
     """The agreement on the counts that were trained on, with the estimate for other text.
 
     Args:
@@ -65,9 +76,7 @@ def measure_training_text(
     )
 
 
-def _estimate(
-    bpe: ScaffoldBPE, counts: PreTokenCounts, frequencies: Mapping[str, int], agrees: Rows
-) -> float:
+def _estimate(bpe: Encoders, counts: PreTokenCounts, frequencies: Mapping[str, int], agrees: Rows) -> float:
     """The agreement on text that was not trained on.
 
     Other text brings pre-tokens of its own. They are like the rare ones here, but no rule was learned from
@@ -91,7 +100,7 @@ def _estimate(
     return (n_others * n_sampled + n_rare * _occurrences(counts, sample)) / (counts.total * n_sampled)
 
 
-def _agreeing(bpe: ScaffoldBPE, counts: PreTokenCounts) -> tuple[Rows, Rows]:
+def _agreeing(bpe: Encoders, counts: PreTokenCounts) -> tuple[Rows, Rows]:
     """Which pre-tokens are encoded alike, and which also where the engine merges every pre-token."""
     exact, raw = _encode_both(bpe.encoder, bpe.raw_encoder, counts)
     agrees = rows_alike(exact, raw)
@@ -166,7 +175,7 @@ def _occurrences(counts: PreTokenCounts, rows: Rows) -> int:
     return (int(high.sum()) << 32) + int(low.sum())
 
 
-def _occurrences_when_made(bpe: ScaffoldBPE, frequencies: Mapping[str, int]) -> list[int]:
+def _occurrences_when_made(bpe: Encoders, frequencies: Mapping[str, int]) -> list[int]:
     """For each rule, how often its pair occurred when it was merged: never more than for the rule before.
 
     A token either still stands or is part of one that a later rule made.

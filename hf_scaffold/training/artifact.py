@@ -10,22 +10,22 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE
 
 from hf_scaffold._core.encoder import PretokenEncoder
-from hf_scaffold._utils.arguments import refuse_unknown, shortened
+from hf_scaffold._utils.arguments import shortened
 from hf_scaffold._utils.files import read_unmixed, write_files
+from hf_scaffold._utils.provided import provided
 from hf_scaffold._utils.strict_json import parse, shown, why_not_json
+from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ArtifactError, ConfigurationError
 from hf_scaffold.text.byte_level import (
     BYTE_TO_SYMBOL,
@@ -34,17 +34,12 @@ from hf_scaffold.text.byte_level import (
     bytes_to_symbols,
     symbols_to_bytes,
 )
-from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer, pretokenizer_of
+from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer
 from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes
-from hf_scaffold.tokenizer.decoders import decoder_for
 from hf_scaffold.training.agreement import measure, measure_training_text
 from hf_scaffold.training.log import TrainingLog, life_of
 
-if TYPE_CHECKING:
-    from hf_scaffold.counting.counts import PreTokenCounts
-    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
-
-__all__ = ["AGREEMENTS", "Pair", "ScaffoldBPE", "artifact_of", "derive_demolish_map"]
+__all__ = ["AGREEMENTS", "Pair", "ScaffoldBPE", "derive_demolish_map"]
 
 FORMAT_VERSION = 1
 VOCAB_FILE, MERGES_FILE, DEMOLISH_FILE = "vocab.json", "merges.txt", "demolish.json"
@@ -59,34 +54,6 @@ CHARACTER_SETTINGS = (
     "continuing_subword_prefix",
     "end_of_word_suffix",
 )
-
-# What `PreTrainedTokenizerFast` takes, from transformers 5.0 on, and what makes sense for a new tokenizer.
-ROLES = tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
-MORE_TOKENS = ("extra_special_tokens", "additional_special_tokens", "model_specific_special_tokens")
-TOKENIZER_SETTINGS = (
-    "add_bos_token",
-    "add_eos_token",
-    "chat_control_tokens",
-    "chat_template",
-    "clean_up_tokenization_spaces",
-    "model_input_names",
-    "model_max_length",
-    "name_or_path",
-    "padding_side",
-    "processor_class",
-    "response_template",
-    "split_special_tokens",
-    "tokenizer_padding",
-    "tokenizer_truncation",
-    "truncation_side",
-)
-SETTINGS_ELSEWHERE = {
-    "add_prefix_space": "the pre-tokenizer adds it; give pretokenizer=ByteLevel(add_prefix_space=True)",
-    "do_lower_case": "give normalizer=tokenizers.normalizers.Lowercase()",
-    "dropout": "set the tokenizer's `dropout`, or give it in a call",
-    "lowercase": "give normalizer=tokenizers.normalizers.Lowercase()",
-    "post_processor": "set the tokenizer's `backend_tokenizer.post_processor`",
-}
 
 AGREEMENTS = ("raw_agreement", "raw_agreement_merges_only", "raw_agreement_unseen")
 Pair = tuple[str, str]
@@ -468,42 +435,19 @@ class ScaffoldBPE:
 
     # ---- use in transformers
 
-    def to_tokenizer(self, **kwargs: Any) -> ScaffoldTokenizerFast:
+    def to_tokenizer(self, **kwargs: Any) -> Any:
         """A transformers tokenizer with this vocabulary.
 
         Args:
             **kwargs: As for `PreTrainedTokenizerFast`: eos_token, bos_token, unk_token, pad_token,
                 model_max_length, chat_template, …. A special token that is not in the vocabulary gets the
                 next free id, from |V| on. unk_token is the artifact's where none is named.
+        Returns:
+            A `ScaffoldTokenizerFast`.
         Raises:
             TypeError: an argument of an unknown name; the message has the nearest known one.
         """
-        from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
-
-        kwargs = checked_settings("to_tokenizer", kwargs)
-        backend = Tokenizer(self.raw_model())
-        if self.pretokenizer.normalizer is not None:
-            backend.normalizer = self.pretokenizer.normalizer
-        if self.pretokenizer.pre_tokenizer is not None:
-            backend.pre_tokenizer = self.pretokenizer.pre_tokenizer
-        backend.decoder = decoder_for(self.pretokenizer, self.affixes, self.byte_fallback)
-        if self.unk_token is not None:
-            kwargs.setdefault("unk_token", self.unk_token)
-        flagged = {
-            token.content: token for token in special_tokens_in(kwargs) if isinstance(token, AddedToken)
-        }
-        backend.add_special_tokens(
-            [flagged.get(token, AddedToken(token, normalized=False)) for token in self.special_tokens]
-        )
-        scaffold = {
-            "version": 1,
-            "merges": [list(pair) for pair in self.merges],
-            "demolish": {token: list(parts) for token, parts in self.demolish_map.items()},
-            "raw_agreement": None,
-            **self.raw_agreements,
-            "training": self.training,
-        }
-        return ScaffoldTokenizerFast(tokenizer_object=backend, scaffold=scaffold, **kwargs)
+        return provided("ScaffoldBPE.to_tokenizer")(self, **kwargs)
 
     # ---- files
 
@@ -596,87 +540,6 @@ class ScaffoldBPE:
             raise ArtifactError(f"{path}: the entry {error} is missing") from None
         except (ArtifactError, ConfigurationError) as error:
             raise ArtifactError(f"{folder}: {error}") from None
-
-
-def artifact_of(tokenizer: ScaffoldTokenizerFast) -> ScaffoldBPE:
-    """The artifact that a tokenizer was made of, with everything but its stop_reason and log.
-
-    Raises:
-        ConfigurationError: `bpe_from_tokenizer` made the tokenizer of another one, not of an artifact.
-    """
-    backend, scaffold = tokenizer._public, tokenizer.scaffold
-    if "unused" in scaffold:
-        raise ConfigurationError("a tokenizer that bpe_from_tokenizer made of another one has no artifact")
-    model = json.loads(backend.to_str())["model"]
-    merges = [(left, right) for left, right in scaffold["merges"]]
-    pretokenizer = pretokenizer_of(backend)
-    by_character = pretokenizer.alphabet == "chars"
-    settings = {name: model[name] for name in CHARACTER_SETTINGS if by_character and model[name]}
-    affixes = Affixes(model["continuing_subword_prefix"] or "", model["end_of_word_suffix"] or "")
-    first_rules = dict(zip(affixes.join_all(merges[::-1]), merges[::-1], strict=True))
-    rank = {pair: position for position, pair in enumerate(merges)}
-    tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
-    added = {token.content for token in backend.get_added_tokens_decoder().values()}
-    symbols = SYMBOL_TO_BYTE if not by_character else BYTE_TOKENS if model["byte_fallback"] else ()
-    fixed = added.difference(first_rules, itertools.chain.from_iterable(merges), symbols)
-    special_tokens = list(itertools.takewhile(fixed.__contains__, tokens))
-    raw_merges = [(left, right) for left, right in model["merges"]]
-    scaffold_tokens = sorted(scaffold["demolish"], key=lambda token: rank[first_rules[token]])
-    return ScaffoldBPE(
-        merges=merges,
-        vocab={token: token_id for token_id, token in enumerate([*tokens, *scaffold_tokens])},
-        demolish_map={token: tuple(scaffold["demolish"][token]) for token in scaffold_tokens},
-        special_tokens=special_tokens,
-        pretokenizer=pretokenizer,
-        raw_splits={
-            token: pair
-            for token, pair in zip(affixes.join_all(raw_merges), raw_merges, strict=True)
-            if first_rules.get(token) != pair
-        },
-        raw_agreement=scaffold["raw_agreement"],
-        raw_agreement_merges_only=scaffold.get("raw_agreement_merges_only"),
-        raw_agreement_unseen=scaffold.get("raw_agreement_unseen"),
-        training=scaffold.get("training"),
-        **settings,
-    )
-
-
-def special_tokens_in(kwargs: Mapping[str, Any]) -> list[str | AddedToken]:
-    """The special tokens among the arguments of a `PreTrainedTokenizerFast`, as they are given.
-
-    Example:
-        >>> special_tokens_in({"eos_token": "</s>", "pad_token": None, "extra_special_tokens": ["<a>"]})
-        ['</s>', '<a>']
-    """
-    named = [value for name, value in kwargs.items() if name.endswith("_token")]
-    for name in MORE_TOKENS:
-        extra = kwargs.get(name) or []
-        named += extra.values() if isinstance(extra, Mapping) else extra
-    return [token for token in named if isinstance(token, (str, AddedToken))]
-
-
-def checked_settings(function: str, kwargs: Mapping[str, Any], others: Iterable[str] = ()) -> dict[str, Any]:
-    """The arguments of a `PreTrainedTokenizerFast`, numbers as Python's; it would swallow those of any name.
-
-    Args:
-        function: Whose arguments they are, for the message.
-        kwargs: Settings of tokenizers, and special tokens by role: those of stock and any other name that
-            ends in "_token".
-        others: What else the function takes by name, to tell what a misspelt name was meant for.
-    Raises:
-        TypeError: a name is unknown; the message has the nearest known one.
-    Example:
-        >>> checked_settings("to_tokenizer", {"eos_token": "</s>", "image_token": "<image>"})
-        {'eos_token': '</s>', 'image_token': '<image>'}
-    """
-    known = {*others, *TOKENIZER_SETTINGS, *ROLES, *MORE_TOKENS}
-    for name, value in kwargs.items():
-        if name.endswith("_token") and isinstance(value, str | AddedToken | None):
-            is_misspelt = name not in known and get_close_matches(name, known, 1, cutoff=0.9)
-            if not is_misspelt:
-                continue
-        refuse_unknown(function, [name], known, SETTINGS_ELSEWHERE)
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in kwargs.items()}
 
 
 def derive_demolish_map(

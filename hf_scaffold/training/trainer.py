@@ -6,8 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields
 from functools import cached_property
-from inspect import signature
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,28 +24,23 @@ from hf_scaffold._utils.arguments import (
     warn,
     whole,
 )
-from hf_scaffold.counting.counts import PreTokenCounts, count
+from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, CorpusError, VocabSizeError
 from hf_scaffold.text.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE
-from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, source_names
 from hf_scaffold.text.pretokenizers import Pretokenizer
 from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes
-from hf_scaffold.training.artifact import (
-    Pair,
-    ScaffoldBPE,
-    checked_settings,
-    derive_demolish_map,
-    special_tokens_in,
-)
+from hf_scaffold.training.artifact import Pair, ScaffoldBPE, derive_demolish_map
 from hf_scaffold.training.log import TrainingLog, with_merges
 
-if TYPE_CHECKING:
-    from tokenizers.normalizers import Normalizer
-    from transformers import PreTrainedTokenizerFast
-
-    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
-
-__all__ = ["DEFAULT_VOCAB_SIZE", "Characters", "raw_splits", "train", "train_tokenizer"]
+__all__ = [
+    "DEFAULT_VOCAB_SIZE",
+    "Characters",
+    "TrainingOptions",
+    "checked_sizes",
+    "is_several",
+    "raw_splits",
+    "train",
+]
 
 DEFAULT_VOCAB_SIZE = 30_000  # BpeTrainer's
 _LONGEST = 2**32 - 1  # symbols a token may have; a training run holds no more
@@ -163,7 +157,7 @@ def train(
     """
     _require_counts(counts)
     sizes = checked_sizes(vocab_size)
-    options = _Options(
+    options = TrainingOptions(
         min_frequency=min_frequency,
         special_tokens=special_tokens,
         initial_alphabet=initial_alphabet,
@@ -179,10 +173,10 @@ def train(
         progress=progress,
     )
     artifacts = _train(counts, sizes, options)
-    return artifacts if _is_several(vocab_size) else artifacts[0]
+    return artifacts if is_several(vocab_size) else artifacts[0]
 
 
-def _train(counts: PreTokenCounts, sizes: list[int], options: _Options) -> list[ScaffoldBPE]:
+def _train(counts: PreTokenCounts, sizes: list[int], options: TrainingOptions) -> list[ScaffoldBPE]:
     specials = [str(token) for token in options.special_tokens]
     unknown = None if options.unk_token is None else str(options.unk_token)
     if unknown is not None and unknown not in specials:
@@ -235,172 +229,11 @@ def _train(counts: PreTokenCounts, sizes: list[int], options: _Options) -> list[
     return [artifacts[size] for size in sizes]
 
 
-@overload
-def train_tokenizer(
-    source: Any,
-    vocab_size: int = DEFAULT_VOCAB_SIZE,
-    *,
-    pretokenizer: Any = None,
-    normalizer: Normalizer | None = None,
-    alphabet: str | None = None,
-    field: str = "text",
-    num_workers: int | None = None,
-    max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
-    min_frequency: int = 0,
-    special_tokens: Sequence[str | AddedToken] = (),
-    initial_alphabet: Sequence[str] | None = None,
-    limit_alphabet: int | None = None,
-    max_token_length: int | None = None,
-    fuse_unk: bool = False,
-    byte_fallback: bool = False,
-    continuing_subword_prefix: str | None = None,
-    end_of_word_suffix: str | None = None,
-    scaffold: bool = True,
-    log: bool = False,
-    progress: Callable[[int, int], object] | None = None,
-    like: PreTrainedTokenizerFast | None = None,
-    **kwargs: Any,
-) -> ScaffoldTokenizerFast: ...
-@overload
-def train_tokenizer(
-    source: Any,
-    vocab_size: Sequence[int],
-    *,
-    pretokenizer: Any = None,
-    normalizer: Normalizer | None = None,
-    alphabet: str | None = None,
-    field: str = "text",
-    num_workers: int | None = None,
-    max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
-    min_frequency: int = 0,
-    special_tokens: Sequence[str | AddedToken] = (),
-    initial_alphabet: Sequence[str] | None = None,
-    limit_alphabet: int | None = None,
-    max_token_length: int | None = None,
-    fuse_unk: bool = False,
-    byte_fallback: bool = False,
-    continuing_subword_prefix: str | None = None,
-    end_of_word_suffix: str | None = None,
-    scaffold: bool = True,
-    log: bool = False,
-    progress: Callable[[int, int], object] | None = None,
-    like: PreTrainedTokenizerFast | None = None,
-    **kwargs: Any,
-) -> list[ScaffoldTokenizerFast]: ...
-@knows_its_arguments
-def train_tokenizer(
-    source: Any,
-    vocab_size: int | Sequence[int] = DEFAULT_VOCAB_SIZE,
-    *,
-    pretokenizer: Any = None,
-    normalizer: Normalizer | None = None,
-    alphabet: str | None = None,
-    field: str = "text",
-    num_workers: int | None = None,
-    max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
-    min_frequency: int = 0,
-    special_tokens: Sequence[str | AddedToken] = (),
-    initial_alphabet: Sequence[str] | None = None,
-    limit_alphabet: int | None = None,
-    max_token_length: int | None = None,
-    fuse_unk: bool = False,
-    byte_fallback: bool = False,
-    continuing_subword_prefix: str | None = None,
-    end_of_word_suffix: str | None = None,
-    scaffold: bool = True,
-    log: bool = False,
-    progress: Callable[[int, int], object] | None = None,
-    like: PreTrainedTokenizerFast | None = None,
-    **kwargs: Any,
-) -> ScaffoldTokenizerFast | list[ScaffoldTokenizerFast]:
-    """Count a corpus, train on it and make a transformers tokenizer: the three steps in one.
-
-    Args:
-        source, field, num_workers, max_pretoken_length: As for `count`.
-        pretokenizer, normalizer, alphabet: As for `count`. None: those of `like` if there is one, which also
-            are the only ones to go with it; else the defaults.
-        vocab_size, min_frequency, …, scaffold: As for `train`; several sizes give a list of tokenizers.
-            fuse_unk and affixes come from `like`, too.
-        progress: As for `train`; counting doesn't report.
-        log: Keep the artifact with its log as `tokenizer.artifact`, for its `history`. It is in memory alone:
-            `tokenizer.artifact.save` writes it, `save_pretrained` doesn't.
-        like: A fast tokenizer with a BPE model, of any class, to take everything but the vocabulary from:
-            normalizer, pre-tokenizer, special and added tokens, template, chat template, settings. Its
-            special tokens come first. A role given anew, such as bos_token, is given anew in the template.
-        **kwargs: As for `PreTrainedTokenizerFast`: eos_token, pad_token, model_max_length, …. Special tokens
-            named here are trained with, after those in `special_tokens`, so that they get the first ids.
-            With an alphabet of characters, unk_token is what others are encoded to.
-    Raises:
-        CorpusError, ConfigurationError, CountOverflowError: as `count` and `train` do.
-        TypeError: an argument of another type or of an unknown name; the message has the nearest known one.
-    Example:
-        >>> import hf_scaffold as hs
-        >>> tokenizer = hs.train_tokenizer(["some text"], vocab_size=260, eos_token="<|endoftext|>")
-        >>> tokenizer.eos_token_id
-        0
-    """
-    from hf_scaffold.tokenizer.like import empty_like, fill, symbol_options
-
-    kwargs = checked_settings("train_tokenizer", kwargs, signature(train_tokenizer).parameters)
-    sizes = checked_sizes(vocab_size)
-    symbols: dict[str, Any] = {
-        "fuse_unk": fuse_unk,
-        "byte_fallback": byte_fallback,
-        "continuing_subword_prefix": continuing_subword_prefix,
-        "end_of_word_suffix": end_of_word_suffix,
-    }
-    options: dict[str, Any] = {
-        "min_frequency": min_frequency,
-        "limit_alphabet": limit_alphabet,
-        "max_token_length": max_token_length,
-        "scaffold": scaffold,
-        "log": log,
-        "progress": progress,
-    }
-    # Refused before the corpus is read.
-    checked = _Options(**options, **symbols, special_tokens=special_tokens, initial_alphabet=initial_alphabet)
-    given = [*checked.special_tokens, *special_tokens_in(kwargs)]
-    specials = list({str(token): token for token in given}.values())
-    pipeline = {"pretokenizer": pretokenizer, "normalizer": normalizer, "alphabet": alphabet}
-    shell = None
-    if like is not None:
-        if both := [name for name, value in {**pipeline, **symbols}.items() if value]:
-            raise ConfigurationError(f"{' and '.join(both)} come from like; give either them or like")
-        shell = empty_like(like, specials, roles=kwargs)
-        specials = [*shell.special_tokens]
-        pipeline = {"pretokenizer": shell.pretokenizer}
-        symbols = symbol_options(shell)
-    counts = count(
-        source,
-        **pipeline,
-        field=field,
-        num_workers=num_workers,
-        max_pretoken_length=max_pretoken_length,
-    )
-    if checked.initial_alphabet is not None:
-        symbols["initial_alphabet"] = checked.initial_alphabet
-    if counts.pretokenizer.alphabet == "chars":
-        symbols.setdefault("unk_token", kwargs.get("unk_token"))
-    names = source_names(source)
-    tokenizers = []
-    for bpe in train(counts, sizes, special_tokens=specials, **options, **symbols):
-        bpe = bpe.with_sources(names) if names else bpe
-        tokenizer = bpe.to_tokenizer(**kwargs) if shell is None else fill(shell, bpe, **kwargs)
-        # An artifact knows the strings of its special tokens only.
-        tokenizer._public.add_special_tokens(
-            [token for token in checked.special_tokens if isinstance(token, AddedToken)]
-        )
-        if log:
-            tokenizer.artifact = bpe
-        tokenizers.append(tokenizer)
-    return tokenizers if _is_several(vocab_size) else tokenizers[0]
-
-
 # ---- arguments
 
 
 @dataclass(frozen=True)
-class _Options:
+class TrainingOptions:
     """What `train` takes besides counts and sizes: as given, checked, numbers as Python's."""
 
     min_frequency: int = 0
@@ -450,7 +283,7 @@ def checked_sizes(vocab_size: Any) -> list[int]:
         TypeError: one is no whole number.
         ConfigurationError: there is none, or one that ids can't reach.
     """
-    if not _is_several(vocab_size):
+    if not is_several(vocab_size):
         return [_checked_size("vocab_size", vocab_size)]
     sizes = [_checked_size(f"vocab_size[{i}]", size) for i, size in enumerate(vocab_size)]
     if not sizes:
@@ -462,7 +295,7 @@ def _checked_size(name: str, size: Any) -> int:
     return whole(name, size, most=LARGEST_ID, reason="ids are 32-bit integers")
 
 
-def _is_several(vocab_size: Any) -> bool:
+def is_several(vocab_size: Any) -> bool:
     """Whether this is a list, or an array, of sizes; a set has no order for the results."""
     is_list = isinstance(vocab_size, Iterable) and not isinstance(vocab_size, str | bytes | Mapping | Set)
     return is_list and getattr(vocab_size, "ndim", 1) > 0

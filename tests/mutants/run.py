@@ -9,7 +9,7 @@ too, the fault is a survivor: it shows a test that is missing, unless survivors.
 The faults are in faults/*.txt, a block each, a blank line between two:
 
     queue: a tie goes to the larger left part
-    cython_core/candidate_queue.hpp: test_trainer.py test_alphabets.py::test_affixes
+    cython_core/candidate_queue.hpp: training/test_trainer.py training/test_alphabets.py::test_affixes
     -   if (x.left != y.left) return x.left < y.left;
     +   if (x.left != y.left) return x.left > y.left;
 
