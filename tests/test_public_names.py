@@ -27,11 +27,10 @@ def test_every_error_is_exported():
 
 
 def test_type_checkers_see_the_same_names():
-    tree = ast.parse(Path(hs.__file__).read_text(encoding="utf-8"))
-    imported = {
-        alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
-    }
-    assert set(hs.__all__) <= imported
+    tree = ast.parse(Path(hs.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [alias for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert all(alias.name == alias.asname for alias in imports)  # else they are not exported
+    assert sorted(alias.name for alias in imports) == sorted(hs.__all__)
 
 
 @pytest.mark.parametrize("name", sorted({*FUNCTIONS} - {"load_any_tokenizer"}))
@@ -65,5 +64,5 @@ def test_importing_the_package_is_quick(tmp_path):
 
 
 def test_a_name_that_is_not_there():
-    with pytest.raises(AttributeError, match="no attribute 'trane'"):
+    with pytest.raises(AttributeError, match="attribute trane"):
         _ = hs.trane

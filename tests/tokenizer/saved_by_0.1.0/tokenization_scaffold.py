@@ -1,0 +1,1280 @@
+"""ScaffoldTokenizerFast: exact Scaffold-BPE inside transformers.
+
+This file is saved beside every tokenizer and runs from there on machines without hf_scaffold, so it imports
+nothing but the standard library, transformers and tokenizers.
+
+A saved tokenizer holds two models over one public vocabulary. `tokenizer.json` is a plain BPE that any
+program can read: public ids only, nearly exact. `scaffold.json` holds what makes the ids exact: the merges
+over the expanded vocabulary, scaffold tokens included, and the public tokens each scaffold token demolishes
+to. Encoding takes two steps: the expanded model, in which scaffold tokens have ids from FIRST_SCAFFOLD_ID up,
+then demolishing, after which no such id is left. Everything else (added tokens, decoding, truncation,
+templates, padding) is stock code.
+"""
+
+import contextlib
+import copy
+import json
+import os
+import re
+import sys
+import tempfile
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import cache, partial, reduce
+from itertools import accumulate, chain, pairwise
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any, NamedTuple
+
+import tokenizers
+import transformers
+
+# From one release up to, but without, another; the dependencies in pyproject.toml say the same.
+SUPPORTED = {transformers: ("5.0", "6.0"), tokenizers: ("0.22", "1.0")}
+
+
+def check_version(package: ModuleType, lowest: str, beyond: str) -> None:
+    found = package.__version__
+    if not release(lowest) <= release(found) < release(beyond):
+        needed = f"{package.__name__}>={lowest},<{beyond}"
+        raise ImportError(
+            f"ScaffoldTokenizerFast needs {needed}, but {package.__name__} {found} is installed. "
+            f"Run: pip install '{needed}'"
+        )
+
+
+def release(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")[:2]))
+
+
+# Before any name is imported that another release may not have.
+for _package, _limits in SUPPORTED.items():
+    check_version(_package, *_limits)
+
+from tokenizers import AddedToken, Encoding, Tokenizer  # noqa: E402  # after the check
+from tokenizers.models import BPE  # noqa: E402
+from tokenizers.pre_tokenizers import ByteLevel  # noqa: E402
+from transformers import BatchEncoding, PreTrainedTokenizerFast  # noqa: E402
+
+__all__ = ["ScaffoldTokenizerFast", "register"]
+
+VOCAB_FILES_NAMES = {"tokenizer_file": "tokenizer.json", "scaffold_file": "scaffold.json"}
+# For tokenizer_config.json: AutoTokenizer finds the class without hf_scaffold, given trust_remote_code.
+AUTO_MAP = {"AutoTokenizer": [None, "tokenization_scaffold.ScaffoldTokenizerFast"]}
+SCAFFOLD_VERSION = 1
+# Of hf_scaffold.native: another release of it may be installed than this file came from.
+NATIVE_INTERFACE = 1
+# Above every public id, now or after add_tokens: one comparison tells a scaffold token.
+FIRST_SCAFFOLD_ID = 1 << 31
+# Tokens rebuilt around a scaffold token. An Encoding can only be built from JSON, at about 2 µs a token.
+WINDOW = 32
+# Kept per tokenizer: few settings alternate in practice, and each keeps its own table of added tokens.
+MAX_PIPELINES = 16
+
+# Of the BPE model: how text becomes symbols. An affix marks those that continue a pre-token, or end it.
+MODEL_SETTINGS = ("unk_token", "fuse_unk", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
+
+DERIVED_FROM_MODEL = ("expanded", "expanded, with dropout", "native", "native encoders", "native decoding")
+
+# Text to the byte-level stand-ins of its UTF-8, unsplit.
+STAND_INS = ByteLevel(add_prefix_space=False, use_regex=False)
+
+Offsets = tuple[int, int]
+Piece = tuple[int, str]  # public id, token
+LocatedPiece = tuple[int, str, Offsets]  # with the characters it stands for
+
+
+class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
+    """A fast tokenizer whose ids are exactly those of Scaffold-BPE.
+
+    Used like any `PreTrainedTokenizerFast`. Only public ids leave it: every id is below `len(tokenizer)`.
+    Calls never change the tokenizer, so threads may share it, whatever truncation and padding each asks for.
+
+    Args:
+        tokenizer_object: Plain BPE over the public vocabulary; or tokenizer_file, the path of its JSON.
+        scaffold: `{"version": 1, "merges": [[left, right], …], "demolish": {scaffold token: [tokens]},
+            "raw_agreement": share or None, "training": {…} or None}`, merges in rank order, the last two
+            optional; or scaffold_file, the path of its JSON.
+        kwargs: As for `PreTrainedTokenizerFast`: eos_token, pad_token, model_max_length, …
+    Raises:
+        ValueError: there is no scaffold, or it does not fit the vocabulary; the message names the violation.
+    Cost: the expanded model is built on the first call, in about 0.1 s at 32,000 tokens.
+    Example:
+        >>> vocab = {"a": 0, "b": 1, "c": 2, "abc": 3}
+        >>> scaffold = {"version": 1, "merges": [["a", "b"], ["ab", "c"]], "demolish": {"ab": ["a", "b"]}}
+        >>> tokenizer = ScaffoldTokenizerFast(tokenizer_object=Tokenizer(BPE(vocab, [])), scaffold=scaffold)
+        >>> tokenizer("abcab").tokens()
+        ['abc', 'a', 'b']
+    """
+
+    vocab_files_names = VOCAB_FILES_NAMES
+    _auto_map = AUTO_MAP
+    # False keeps calls from hf_scaffold's native encoder, as HF_SCAFFOLD_NATIVE=0 does for all tokenizers.
+    native = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # Not in the signature: what is there is expected in init_kwargs, which tokenizer_config.json holds.
+        scaffold, scaffold_file = kwargs.pop("scaffold", None), kwargs.pop("scaffold_file", None)
+        source = "scaffold"
+        if scaffold is None:
+            source = scaffold_file or "scaffold.json"
+            scaffold = read_scaffold(scaffold_file, kwargs.get("name_or_path"))
+        # Where the files were found is no property of the tokenizer, but stock would save it.
+        for key in ("is_local", "local_files_only"):
+            kwargs.pop(key, None)
+        # from_pretrained gathers named tokens of the user's own; undone, they are saved the way they came.
+        specific = kwargs.get("model_specific_special_tokens") or {}
+        if specific and all(name.endswith("_token") for name in specific):
+            kwargs.update(kwargs.pop("model_specific_special_tokens"))
+        super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]  # stock has no annotations there
+        check_scaffold(scaffold, self._public, source)
+        self._checked_model = model_state(self._public)
+        self.cache.clear()  # a new backend, of which no one knows yet
+        # One string, not 100,000 small objects: pickling and fingerprints stay fast.
+        self._scaffold_json = json.dumps(
+            {"raw_agreement": None, **scaffold}, ensure_ascii=False, sort_keys=True, separators=(",", ":")
+        )
+
+    @property
+    def scaffold(self) -> dict[str, Any]:
+        """The content of scaffold.json: version, merges, demolish, raw_agreement, training. A copy."""
+        content: dict[str, Any] = json.loads(self._scaffold_json)
+        return content
+
+    @property
+    def backend_tokenizer(self) -> Tokenizer:
+        """The public backend. Who has it may change it at any time, so from now on calls look for changes.
+
+        Parts, added tokens and settings may all change; a model of another vocabulary is refused by the next
+        call, unless it has exactly as many tokens.
+        """
+        if not is_stock(sys._getframe(1)):
+            self.cache["backend is known"] = True
+        return self._public
+
+    @property
+    def _tokenizer(self) -> Any:
+        """As `backend_tokenizer`; that stock's own code reads it all the time is no reason to look."""
+        if not is_stock(sys._getframe(1)):
+            self.cache["backend is known"] = True
+        return self.__dict__.get("_tokenizer")
+
+    @_tokenizer.setter
+    def _tokenizer(self, backend: Any) -> None:
+        # All that is derived, as expanded models by dropout: never pickled, nor part of a fingerprint. Shared
+        # by shallow copies, as long as they share the backend.
+        self.cache: dict[str, Any] = {"backend is known": True}
+        self.__dict__["_tokenizer"] = backend
+
+    @property
+    def _public(self) -> Tokenizer:
+        public: Tokenizer = self.__dict__["_tokenizer"]
+        return public
+
+    @property
+    def dropout(self) -> float | None:
+        """BPE-dropout for training: the probability of passing over a merge; None or 0, the default, is off.
+
+        Saved with the tokenizer, in tokenizer.json. A call may override it: `tokenizer(text, dropout=0.1)`.
+        `tokenizer(text, seed=7)` gives a text the same tokens again, in whatever batch, thread or process.
+        Without a seed, Python's `random` decides. Both take the native encoder (see `explain_path`);
+        elsewhere the backend's own dropout takes its place, with the same chances, but not to be repeated.
+        """
+        # The backend keeps 32 bits.
+        dropout = getattr(self._public.model, "dropout", None)
+        return None if dropout is None else float(f"{dropout:.7g}")
+
+    @dropout.setter
+    def dropout(self, dropout: float | None) -> None:
+        self._public.model.dropout = checked_dropout(dropout)
+
+    # ---- encoding ----
+
+    def _encode_plus(  # type: ignore[override]  # stock's other options pass through
+        self,
+        text: Any,
+        text_pair: Any = None,
+        dropout: float | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> BatchEncoding:
+        dropout = self.dropout if dropout is None else checked_dropout(dropout)
+        native = native_encoder() if self.native else None
+        if native is not None:
+            with contextlib.suppress(native.NotNativeError):
+                encoded: BatchEncoding = native.encode_plus(
+                    self, text, text_pair, dropout=dropout, seed=seed, **kwargs
+                )
+                return encoded
+        draw = self._draw(dropout, seed, kwargs) if dropout else None
+        return self._encode_generally(self._public, text, text_pair, dropout, draw, **kwargs)
+
+    def _draw(self, dropout: float, seed: int | None, kwargs: Mapping[str, Any]) -> "Draw | None":
+        """Native dropout, where there is one for this tokenizer; else None, for the backend's."""
+        native = native_encoder() if self.native else None
+        reason = self._why_not_native() if native is None else "sanitize_control_tokens is set"
+        if native is not None and not kwargs.get("sanitize_control_tokens"):
+            try:
+                draw: Draw = native.draw(self, dropout, seed)
+                return draw
+            except native.NotNativeError as error:
+                reason = str(error)
+        if seed is not None:
+            raise ValueError(
+                f"only the native encoder's dropout takes a seed, and here it can't be used: {reason}. "
+                "Leave out seed, and the backend's dropout takes its place"
+            )
+        return None
+
+    def _why_not_native(self) -> str:
+        if os.environ.get("HF_SCAFFOLD_NATIVE") == "0":
+            return "HF_SCAFFOLD_NATIVE is 0"
+        missing = "hf_scaffold isn't installed, or of another release"
+        return missing if self.native else "`native` is False"
+
+    def _encode_generally(
+        self,
+        public: Tokenizer,
+        text: Any,
+        text_pair: Any = None,
+        dropout: float | None = None,
+        draw: "Draw | None" = None,
+        **kwargs: Any,
+    ) -> BatchEncoding:
+        """`_encode_plus` by the backend, which may be another one with the same added tokens."""
+        # Stock code runs on a twin of self with a backend of its own: nothing of self changes in a call.
+        call = object.__new__(type(self))
+        state = self._state_of(public)
+        expanded = self._expanded(None if draw else dropout)
+        pipelines = partial(expanded.pipelines_of, public, state)
+        backend = CallBackend(public, expanded, pipelines, self._asks_for_ids_only(kwargs), draw)
+        call.__dict__.update(self.__dict__, _tokenizer=backend, native=False)
+        try:
+            return super(ScaffoldTokenizerFast, call)._encode_plus(text, text_pair, **kwargs)
+        except TypeError:
+            refuse_lone_surrogates("text", text)
+            refuse_lone_surrogates("text_pair", text_pair)
+            raise
+
+    def _asks_for_ids_only(self, kwargs: Mapping[str, Any]) -> bool:
+        return "token_type_ids" not in self.model_input_names and not (
+            kwargs.get("return_token_type_ids")
+            or kwargs.get("return_offsets_mapping")
+            or kwargs.get("return_special_tokens_mask")
+            or kwargs.get("return_overflowing_tokens")
+        )
+
+    def _encode_without_added_tokens(self, text: str) -> list[int]:
+        backend: Any = self._public
+        expanded = backend.expanded if isinstance(backend, CallBackend) else self._expanded(self.dropout)
+        tokenizer = Tokenizer(expanded.model)
+        tokenizer.normalizer = self._public.normalizer
+        tokenizer.pre_tokenizer = self._public.pre_tokenizer
+        return expanded.demolish_ids(tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def _expanded(self, dropout: float | None = None) -> "ExpandedModel":
+        # Two are kept, as dropout may grow with every step of a training: one without, the last one with it.
+        key = "expanded, with dropout" if dropout else "expanded"
+        expanded: ExpandedModel | None = self.cache.get(key)
+        if expanded is None or expanded.dropout != (dropout or None):
+            expanded = self.cache[key] = ExpandedModel(self.scaffold, self._public, dropout or None)
+        return expanded
+
+    def _state_of(self, public: Tokenizer) -> tuple[Any, ...]:
+        """What tells the public backend from what it was before, or from another one.
+
+        Comparing all added tokens takes a microsecond or two for each. Their number will do while only
+        `add_tokens`, which counts its calls, can have changed them.
+        """
+        parts = map(part_state, (public.normalizer, public.pre_tokenizer, public.post_processor))
+        if public is not self._public:
+            return (AddedTokens.of(public).state, *parts)
+        if "backend is known" not in self.cache:
+            return (self.cache.get("additions", 0), public.get_vocab_size(), *parts)
+        model = model_state(public)
+        if model != self._checked_model:
+            check_scaffold(self.scaffold, public, "scaffold.json")
+            self._checked_model = model
+            for name in DERIVED_FROM_MODEL:
+                self.cache.pop(name, None)
+        return (model, AddedTokens.of(public).state, *parts)
+
+    def _add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
+        added = super()._add_tokens(new_tokens, special_tokens=special_tokens)
+        self.cache["additions"] = self.cache.get("additions", 0) + 1
+        return added
+
+    # ---- training ----
+
+    def train_new_from_iterator(
+        self,
+        text_iterator: Iterable[str] | Iterable[Sequence[str]],
+        vocab_size: int,
+        length: int | None = None,
+        new_special_tokens: Sequence[str | AddedToken] | None = None,
+        special_tokens_map: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> "ScaffoldTokenizerFast":
+        """Train a new Scaffold-BPE vocabulary; pipeline, special tokens, templates and settings stay.
+
+        Args:
+            text_iterator: Texts, or batches of texts.
+            vocab_size: Tokens of the new vocabulary, special ones included. As in stock, special tokens and
+                alphabet are there whatever the size, here with a warning.
+            length: Number of texts, for the progress bar.
+            new_special_tokens: Special tokens behind those there are.
+            special_tokens_map: Special tokens to rename, old to new.
+            kwargs: As for `hf_scaffold.train`: min_frequency, max_token_length, …; and show_progress.
+        Returns:
+            A new tokenizer. Added tokens that are not special stay, with ids from vocab_size on.
+        Raises:
+            ImportError: hf_scaffold is not installed: encoding needs this file alone, training the package.
+            ValueError: the corpus is empty.
+        """
+        try:
+            from hf_scaffold.retrain import train_new_from_iterator
+        except ImportError as error:
+            raise ImportError("train_new_from_iterator needs hf_scaffold: pip install hf_scaffold") from error
+        return train_new_from_iterator(
+            self, text_iterator, vocab_size, length, new_special_tokens, special_tokens_map, **kwargs
+        )
+
+    def explain_path(self, text: Any, text_pair: Any = None, **kwargs: Any) -> str:
+        """Whether a call with these arguments runs on the native encoder, and if not, why.
+
+        Returns:
+            "native", or "general: " and the reason. The general path is the Rust backend, with the same ids.
+            Where dropout is on, and is the backend's own, which takes no seed, it says that, too.
+        """
+        native = native_encoder() if self.native else None
+        if native is None:
+            return f"general: {self._why_not_native()}"
+        dropout, seed = kwargs.pop("dropout", None), kwargs.pop("seed", None)
+        dropout = self.dropout if dropout is None else checked_dropout(dropout)
+        for name in ("padding", "truncation"):
+            kwargs.setdefault(name, None if name == "truncation" else False)
+        strategies: Any = self._get_padding_truncation_strategies  # stock has no annotations there
+        padding, truncation, max_length, _ = strategies(
+            kwargs.pop("padding"), kwargs.pop("truncation"), kwargs.pop("max_length", None), **kwargs
+        )
+        kwargs |= {"padding_strategy": padding, "truncation_strategy": truncation, "max_length": max_length}
+        reason = native.reason_against(
+            self, text, text_pair, {**kwargs, "dropout": dropout, "seed": seed or 0}
+        )
+        if reason is not None and dropout and self._draw(dropout, None, kwargs) is None:
+            reason += "; dropout is the backend's, without a seed"
+        return "native" if reason is None else f"general: {reason}"
+
+    # ---- to arrays ----
+
+    def encode_batch_to_arrays(
+        self,
+        texts: Iterable[str] | Iterable[bytes],
+        add_special_tokens: bool = True,
+        split_special_tokens: bool | None = None,
+        dropout: float | None = None,
+        seed: int | None = None,
+    ) -> tuple[Any, Any]:
+        """The ids of all texts in one array: what is fastest, as no Python object is made of any id.
+
+        Args:
+            texts: Strings, UTF-8 as bytes, or a column of an Arrow table. From the last two no string is made
+                where the native encoder takes them.
+            add_special_tokens, split_special_tokens, dropout, seed: As in a call.
+        Raises:
+            UnicodeDecodeError: bytes are no UTF-8.
+        Returns:
+            int32 ids of all texts one after another, and len(texts) + 1 int64 offsets into them.
+        Example:
+            >>> vocab = {"a": 0, "b": 1, "ab": 2}
+            >>> scaffold = {"version": 1, "merges": [["a", "b"]], "demolish": {}}
+            >>> plain = Tokenizer(BPE(vocab, []))
+            >>> tokenizer = ScaffoldTokenizerFast(tokenizer_object=plain, scaffold=scaffold)
+            >>> ids, offsets = tokenizer.encode_batch_to_arrays(["aab", "", "b"])
+            >>> ids.tolist(), offsets.tolist()
+            ([0, 2, 1], [0, 2, 2, 3])
+        """
+        import numpy as np
+
+        if split_special_tokens is None:
+            split_special_tokens = self.split_special_tokens
+        options = {
+            "add_special_tokens": add_special_tokens,
+            "split_special_tokens": split_special_tokens,
+            "dropout": self.dropout if dropout is None else checked_dropout(dropout),
+            "seed": seed,
+        }
+        given: Any = texts if hasattr(texts, "to_pylist") else list(texts)
+        native = native_encoder() if self.native else None
+        if native is not None:
+            with contextlib.suppress(native.NotNativeError):
+                arrays: tuple[Any, Any] = native.encode_to_arrays(self, given, **options)
+                return arrays
+        strings = strings_of(given)
+        rows = self(strings, return_attention_mask=False, **options)["input_ids"] if strings else []
+        offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        return np.fromiter(chain.from_iterable(rows), np.int32, offsets[-1]), offsets
+
+    def encode_to_arrow(
+        self,
+        texts: Iterable[str] | Iterable[bytes],
+        add_special_tokens: bool = True,
+        split_special_tokens: bool | None = None,
+        dropout: float | None = None,
+        seed: int | None = None,
+    ) -> Any:
+        """The ids of each text as a pyarrow array of lists of int32, without a copy of the ids.
+
+        In `datasets`, map to tables; then no id is ever a Python object:
+
+            dataset.map(
+                lambda batch: pa.table({"input_ids": tokenizer.encode_to_arrow(batch["text"])}),
+                batched=True, remove_columns=dataset.column_names,
+            )
+
+        Args: As for `encode_batch_to_arrays`.
+        Returns:
+            A ListArray; a LargeListArray where there are more than 2**31 - 1 ids.
+        """
+        try:  # a plain import would have to succeed before transformers loads this file from the Hub
+            import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
+        except ImportError as error:
+            raise ImportError("encode_to_arrow needs pyarrow: pip install pyarrow") from error
+        ids, offsets = self.encode_batch_to_arrays(
+            texts, add_special_tokens, split_special_tokens, dropout, seed
+        )
+        if offsets[-1] >= 1 << 31:
+            return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(ids))
+        return pa.ListArray.from_arrays(pa.array(offsets.astype("int32")), pa.array(ids))
+
+    # ---- decoding ----
+
+    def decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> Any:
+        """As stock; lists of ids, and lists of such lists, without looking at each id in Python."""
+        if type(token_ids) is list and token_ids and self.native:
+            kinds = {*map(type, token_ids)}
+            if kinds == {int}:
+                return self._decode(token_ids, skip_special_tokens, **kwargs)
+            if kinds == {list}:
+                return [self._decode(ids, skip_special_tokens, **kwargs) for ids in token_ids]
+        return super().decode(token_ids, skip_special_tokens, **kwargs)
+
+    def _decode(self, token_ids: Any, *args: Any, **kwargs: Any) -> str:
+        native = native_encoder() if self.native else None
+        if native is None or not isinstance(token_ids, list):
+            return super()._decode(token_ids, *args, **kwargs)
+        call = object.__new__(type(self))
+        call.__dict__.update(self.__dict__)
+        with contextlib.suppress(native.NotNativeError):
+            call.__dict__["_tokenizer"] = native.decoding_of(self)
+        return super(ScaffoldTokenizerFast, call)._decode(token_ids, *args, **kwargs)
+
+    # ---- loading, saving, copying ----
+
+    @classmethod
+    def convert_to_native_format(cls, trust_remote_code: bool = False, **kwargs: Any) -> dict[str, Any]:
+        """Leave tokenizer.json whole. Stock takes it apart for classes that have their own `__init__`."""
+        return kwargs
+
+    @classmethod
+    def _patch_mistral_regex(cls, tokenizer: Tokenizer, *args: Any, **kwargs: Any) -> Tokenizer:
+        """Keep the trained pre-tokenizer, also beside the config of a Mistral model."""
+        return tokenizer
+
+    @property
+    def can_save_slow_tokenizer(self) -> bool:
+        return False
+
+    def save_pretrained(
+        self,
+        save_directory: str | os.PathLike[str],
+        legacy_format: bool | None = None,
+        filename_prefix: str | None = None,
+        push_to_hub: bool = False,
+        save_format: str | None = None,
+        **kwargs: Any,
+    ) -> tuple[str, ...]:
+        """Save as stock does, with scaffold.json and this class; returns the paths of the files.
+
+        Every file is first written whole into a temporary folder, then all are moved in: a full disk or
+        Ctrl-C leaves the old files as they were. The same tokenizer gives the same bytes, also after loading.
+        With push_to_hub=True further arguments are those of `push_to_hub`, which follows.
+        """
+        save_directory = os.fspath(save_directory)
+        saving: dict[str, Any] = {"legacy_format": legacy_format, "filename_prefix": filename_prefix}
+        if save_format is not None:  # unknown to the first releases of transformers 5
+            saving["save_format"] = save_format
+        if "save_jinja_files" in kwargs:
+            saving["save_jinja_files"] = kwargs.pop("save_jinja_files")
+        os.makedirs(save_directory, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".saving-", dir=save_directory) as folder:
+            saved = super().save_pretrained(folder, **saving, **kwargs)
+            paths = move_files(saved, folder, save_directory)
+        if push_to_hub:
+            self.push_to_hub(kwargs.pop("repo_id", Path(save_directory).name), saving=saving, **kwargs)
+        return paths
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        commit_message: str | None = None,
+        commit_description: str | None = None,
+        private: bool | None = None,
+        token: bool | str | None = None,
+        revision: str | None = None,
+        create_pr: bool = False,
+        max_shard_size: int | str | None = None,
+        tags: list[str] | None = None,
+        saving: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Push as stock does, with a model card that hf_scaffold writes; returns the commit's CommitInfo.
+
+        Where hf_scaffold is not installed no card is written. A README.md that is the owner's own stays.
+
+        Args: As in stock, where max_shard_size means nothing for a tokenizer, either; and
+            saving: Arguments for `save_pretrained`.
+        """
+        from huggingface_hub import create_repo
+
+        card: Any = None
+        try:
+            from hf_scaffold import model_card as card
+        except ImportError as error:
+            if tags:
+                raise ImportError("tags are part of the model card, which needs hf_scaffold") from error
+        repo_id = create_repo(repo_id, private=private, token=token, exist_ok=True).repo_id
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder, **(saving or {}))
+            if card is not None:
+                card.write_card(self, folder, repo_id, revision=revision, token=token, tags=tags)
+            return self._upload_modified_files(
+                folder,
+                repo_id,
+                files_timestamps={},
+                commit_message=commit_message,
+                token=token,
+                create_pr=create_pr,
+                revision=revision,
+                commit_description=commit_description,
+            )
+
+    def _save_pretrained(
+        self,
+        save_directory: str | os.PathLike[str],
+        file_names: tuple[str, ...],
+        legacy_format: bool | None = None,
+        filename_prefix: str | None = None,
+    ) -> tuple[str, ...]:
+        saved = super()._save_pretrained(save_directory, file_names, legacy_format, filename_prefix)
+        module = Path(save_directory, "tokenization_scaffold.py")
+        module.write_bytes(Path(__file__).read_bytes())
+        return (*saved, *self.save_vocabulary(os.fspath(save_directory), filename_prefix), str(module))
+
+    def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str]:
+        """Write scaffold.json; returns its path. The public vocabulary is part of tokenizer.json."""
+        name = self.vocab_files_names["scaffold_file"]
+        path = Path(save_directory, f"{filename_prefix}-{name}" if filename_prefix else name)
+        path.write_bytes(self._scaffold_json.encode() + b"\n")
+        return (str(path),)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "cache": {}}
+
+    def __copy__(self) -> "ScaffoldTokenizerFast":
+        # As stock, with the same backend: so with the same count of additions, and all that is derived.
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+
+def is_stock(caller: FrameType) -> bool:
+    """Whether this is stock's own code, which takes the backend often, and adds tokens by `_add_tokens`."""
+    return caller.f_globals.get("__name__") == PreTrainedTokenizerFast.__module__
+
+
+def model_state(public: Tokenizer) -> tuple[Any, ...]:
+    """Tells a model from another one, unless that has as many tokens: to compare them takes milliseconds."""
+    model = public.model
+    settings = (getattr(model, name, None) for name in MODEL_SETTINGS)
+    return (type(model).__name__, public.get_vocab_size(with_added_tokens=False), *settings)
+
+
+def part_state(part: Any) -> Any:
+    """What a part of a backend compares by."""
+    try:
+        return None if part is None else part.__getstate__()
+    except Exception:  # of no narrower class
+        return object()  # a part written in Python may change at any time
+
+
+def strings_of(texts: Any) -> list[Any]:
+    """A column of an Arrow table, or a list with UTF-8 in it, as strings; what else there is stays."""
+    items = texts.to_pylist() if hasattr(texts, "to_pylist") else texts
+    return [item.decode() if isinstance(item, bytes) else item for item in items]
+
+
+def native_encoder() -> Any:
+    """The module `hf_scaffold.native`, where there is one that this file can use; else None."""
+    return None if os.environ.get("HF_SCAFFOLD_NATIVE") == "0" else native_module()
+
+
+@cache
+def native_module() -> Any:
+    try:
+        from hf_scaffold import native
+    except ImportError:
+        return None
+    return native if native.INTERFACE == NATIVE_INTERFACE else None
+
+
+class ExpandedModel:
+    """BPE over the expanded vocabulary, and what each of its scaffold tokens demolishes to."""
+
+    def __init__(self, scaffold: Mapping[str, Any], public: Tokenizer, dropout: float | None) -> None:
+        vocab = public.get_vocab(with_added_tokens=False)
+        demolish = scaffold["demolish"]
+        scaffold_ids = {token: FIRST_SCAFFOLD_ID + i for i, token in enumerate(demolish)}
+        self.pieces = {
+            scaffold_ids[token]: [(vocab[piece], piece) for piece in pieces]
+            for token, pieces in demolish.items()
+        }
+        merges = [(left, right) for left, right in scaffold["merges"]]
+        self.dropout = dropout
+        settings = {name: getattr(public.model, name) for name in MODEL_SETTINGS}
+        settings = {name: value for name, value in settings.items() if value is not None}
+        self.model = BPE({**vocab, **scaffold_ids}, merges, dropout=self.dropout, **settings)
+        # Makes a token of every symbol: for the offsets of a token's pieces.
+        self.symbols = BPE({**vocab, **scaffold_ids}, [], **settings)
+        self.prefix = public.model.continuing_subword_prefix or ""
+        self.pipelines: dict[Any, Pipelines] = {}
+
+    def demolish_ids(self, ids: list[int]) -> list[int]:
+        """Token ids with the pieces in place of every scaffold token."""
+        demolished: list[int] = []
+        start = 0
+        for position in scaffold_positions(ids):
+            demolished += ids[start:position]
+            demolished += [piece_id for piece_id, _ in self.pieces[ids[position]]]
+            start = position + 1
+        return demolished + ids[start:]
+
+    def demolish_lazily(
+        self, encoding: Encoding, encode: Callable[[], list[Encoding]]
+    ) -> "Encoding | LazyEncoding":
+        ids = encoding.ids
+        if not has_scaffold(ids):
+            return encoding
+        return LazyEncoding(self.demolish_ids(ids), encoding.n_sequences, encode)
+
+    def pipelines_of(
+        self, public: Tokenizer, state: tuple[Any, ...], encode_special_tokens: bool
+    ) -> "Pipelines":
+        """Calls share them, so they are never changed: for another state of the backend there are others."""
+        key = (encode_special_tokens, state)
+        # Another thread may add tokens, or clear, at any point: so all is made of one look at what there is.
+        pipelines = self.pipelines.get(key)
+        if pipelines is None:
+            if len(self.pipelines) >= MAX_PIPELINES:
+                self.pipelines.clear()
+            added = AddedTokens.of(public)
+            framing, bare, symbols = (
+                with_model(model, public, added) for model in (self.model, self.model, self.symbols)
+            )
+            framing.post_processor = copied_part(public.post_processor)
+            for pipeline in (framing, bare, symbols):
+                pipeline.encode_special_tokens = encode_special_tokens
+            pipelines = self.pipelines[key] = Pipelines(framing, bare, symbols)
+        return pipelines
+
+
+class Pipelines(NamedTuple):
+    """The public backend with another model; no truncation, no padding."""
+
+    framing: Tokenizer  # the expanded model, with post-processor
+    bare: Tokenizer  # the expanded model, without
+    symbols: Tokenizer  # every symbol its own token, without
+
+
+class AddedTokens(NamedTuple):
+    """The added tokens of a backend at one moment."""
+
+    by_id: dict[int, AddedToken]
+    # A token added as a special one stays it, though added again as a common one. Only decoding tells, as it
+    # skips it then; where the normalizer changes a token's text, not even that.
+    special: frozenset[str]
+
+    @classmethod
+    def of(cls, public: Tokenizer) -> "AddedTokens":
+        by_id = public.get_added_tokens_decoder()
+        special = (
+            token.content
+            for i, token in by_id.items()
+            if token.special or (not public.decode([i]) and public.decode([i], skip_special_tokens=False))
+        )
+        return cls(by_id, frozenset(special))
+
+    @property
+    def state(self) -> tuple[str, frozenset[str]]:
+        """Hashable, and another one where anything differs."""
+        return repr(self.by_id), self.special
+
+
+def with_model(model: Any, public: Tokenizer, added: AddedTokens) -> Tokenizer:
+    """A tokenizer with this model and added tokens, and the public backend's normalizer and pre-tokenizer."""
+    # An added token takes its id from the model it is added under: here its public id, also where the other
+    # model has a scaffold token of the same string. Found in the text it is then the added token, merged
+    # from parts it is the scaffold.
+    tokens = added.by_id.values()
+    tokenizer = Tokenizer(BPE({token.content: token_id for token_id, token in added.by_id.items()}, []))
+    tokenizer.normalizer = copied_part(public.normalizer)
+    tokenizer.add_special_tokens([token for token in tokens if token.content in added.special])
+    tokenizer.add_tokens([token for token in tokens if not token.special])
+    tokenizer.model = model
+    tokenizer.pre_tokenizer = copied_part(public.pre_tokenizer)
+    return tokenizer
+
+
+def copied_part(part: Any) -> Any:
+    """The part as it is now: whoever changes it in place must not change what is kept for this state."""
+    try:
+        return copy.deepcopy(part)
+    except Exception:  # of no narrower class
+        return part  # some can't be copied: what is written in Python, Replace
+
+
+def has_scaffold(ids: list[int]) -> bool:
+    return max(ids, default=0) >= FIRST_SCAFFOLD_ID
+
+
+def scaffold_positions(ids: list[int]) -> list[int]:
+    return [position for position, token_id in enumerate(ids) if token_id >= FIRST_SCAFFOLD_ID]
+
+
+class CallBackend:
+    """What stock `_encode_plus` takes for the backend tokenizer, for one call.
+
+    Truncation and padding belong to the call: they live in a `frame`, a backend with an empty model. What is
+    not about encoding is answered by the public backend.
+    """
+
+    def __init__(
+        self,
+        public: Tokenizer,
+        expanded: ExpandedModel,
+        pipelines_of: Callable[[bool], Pipelines],
+        ids_only: bool,
+        draw: "Draw | None",
+    ) -> None:
+        self.public = public
+        self.expanded = expanded
+        self.pipelines_of = pipelines_of
+        self.ids_only = ids_only and draw is None
+        self.draw = draw
+        self.encode_special_tokens: bool = public.encode_special_tokens
+        self.frame = Tokenizer(BPE())
+        self.frame.post_processor = public.post_processor
+        self.enable_truncation = self.frame.enable_truncation
+        self.no_truncation = self.frame.no_truncation
+        self.enable_padding = self.frame.enable_padding
+        self.no_padding = self.frame.no_padding
+        self._pipelines: Pipelines | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.public, name)
+
+    @property
+    def truncation(self) -> dict[str, Any] | None:
+        truncation: dict[str, Any] | None = self.frame.truncation
+        return truncation
+
+    @property
+    def padding(self) -> dict[str, Any] | None:
+        padding: dict[str, Any] | None = self.frame.padding
+        return padding
+
+    # No cached_property in this file: before Python 3.12 it has a lock; dill, with which datasets copies a
+    # class from the Hub to its processes, makes the copy's lock one that is never released.
+    @property
+    def pipelines(self) -> Pipelines:
+        if self._pipelines is None:
+            self._pipelines = self.pipelines_of(self.encode_special_tokens)
+        return self._pipelines
+
+    def encode_batch(
+        self, inputs: list[Any], add_special_tokens: bool = True, is_pretokenized: bool = False
+    ) -> "Sequence[Encoding | LazyEncoding]":
+        """As `Tokenizer.encode_batch`, demolished."""
+        samples = [as_sequences(item, is_pretokenized) for item in inputs]
+        encode = partial(
+            self.encode_exactly, is_pretokenized=is_pretokenized, add_special_tokens=add_special_tokens
+        )
+        no_length_matters = self.ids_only and not (is_pretokenized or self.truncation or self.padding)
+        if no_length_matters and not self.expanded.dropout:
+            # So the template may come before demolishing, and the native batch is final for texts without
+            # scaffold tokens, and for the others good for the ids, mostly all that is wanted.
+            encodings = encode_all(self.pipelines.framing, inputs, False, add_special_tokens)
+            return [
+                self.expanded.demolish_lazily(encoding, partial(encode, [sample]))
+                for sample, encoding in zip(samples, encodings, strict=True)
+            ]
+        try:
+            return self.drop_lazily(samples, add_special_tokens) if no_length_matters else encode(samples)
+        except TypeError:
+            # Encoded one by one, sequences of a pair are refused in other words than the pair would be.
+            self.frame.encode_batch(inputs, add_special_tokens=False, is_pretokenized=is_pretokenized)
+            raise
+
+    def drop_lazily(
+        self, samples: list[tuple[Any, ...]], add_special_tokens: bool
+    ) -> "list[Encoding | LazyEncoding]":
+        """Ids of the backend's dropout. Encoded again it would be another draw: so this one is kept."""
+        drawn = iter(encode_all(self.pipelines.bare, list(chain.from_iterable(samples)), False, False))
+        rows = [[next(drawn) for _ in sample] for sample in samples]
+
+        def demolish(sample: tuple[Any, ...], row: list[Encoding]) -> list[Encoding]:
+            # Threads may be here together, and `demolish` uses up what it gets.
+            copies = (Encoding.merge([encoding], growing_offsets=False) for encoding in row)
+            return self.frame_rows([list(map(self.demolish, copies, sample))], add_special_tokens)
+
+        return [
+            self.expanded.demolish_lazily(framed, partial(demolish, sample, row))
+            for sample, row, framed in zip(
+                samples, rows, self.frame_rows(rows, add_special_tokens), strict=True
+            )
+        ]
+
+    def encode_exactly(
+        self, samples: list[tuple[Any, ...]], is_pretokenized: bool, add_special_tokens: bool
+    ) -> list[Encoding]:
+        """Encode each sequence and demolish; then truncate, add the template and pad, natively."""
+        encodings = iter(self.encode_sequences(list(chain.from_iterable(samples)), is_pretokenized))
+        return self.frame_rows([[next(encodings) for _ in sample] for sample in samples], add_special_tokens)
+
+    def frame_rows(self, rows: list[list[Encoding]], add_special_tokens: bool) -> list[Encoding]:
+        framed = []
+        for first, *rest in rows:
+            second = rest[0] if rest else None
+            if second is not None and self.truncation:
+                second = with_type_id_1(second)  # the frame sets type ids, except in what overflows
+            framed.append(self.frame.post_process(first, second, add_special_tokens))
+        if self.padding and self.padding["length"] is None:
+            pad_to_longest(framed, self.padding)
+        return framed
+
+    def encode_sequences(self, sequences: list[Any], is_pretokenized: bool) -> Iterable[Encoding]:
+        if self.draw is not None:
+            return self.draw(self, sequences, is_pretokenized)
+        encodings = encode_all(self.pipelines.bare, sequences, is_pretokenized, False)
+        return map(self.demolish, encodings, sequences)
+
+    def demolish(self, encoding: Encoding, sequence: Any) -> Encoding:
+        """The encoding of one sequence with the pieces in place of every scaffold token; uses it up."""
+        ids = encoding.ids
+        if not has_scaffold(ids):
+            return encoding
+        pieces = {position: self.expanded.pieces[ids[position]] for position in scaffold_positions(ids)}
+        return replace_tokens(encoding, self.locate_pieces(encoding, pieces, sequence))
+
+    def locate_pieces(
+        self, encoding: Encoding, pieces: dict[int, list[Piece]], sequence: Any
+    ) -> dict[int, list[LocatedPiece]]:
+        """The pieces at these positions, each with the characters it stands for.
+
+        A normalizer or a prefix space hides which character a byte came from. Then the offsets are those of
+        the symbols, as the backend itself gives them.
+        """
+        symbols: Symbols | None = None
+        located = {}
+        tokens, offsets, words = encoding.tokens, encoding.offsets, encoding.word_ids
+        for position, parts in pieces.items():
+            text = sequence if isinstance(sequence, str) else sequence[words[position]]
+            names = [token for _, token in parts]
+            found = None
+            if self.pipelines.bare.normalizer is None:
+                first, end = whole_characters(position, offsets, words)
+                spelled = [*tokens[first:position], *names, *tokens[position + 1 : end]]
+                start, stop = offsets[first][0], offsets[end - 1][1]
+                found = walk_characters(text[start:stop], start, spelled)
+            if found is not None:
+                found = found[position - first :][: len(parts)]
+            else:
+                symbols = symbols or self.locate_symbols(encoding, sequence)
+                found = symbols.offsets_of(position, names)
+            located[position] = [(*part, at) for part, at in zip(parts, found, strict=True)]
+        return located
+
+    def locate_symbols(self, encoding: Encoding, sequence: Any) -> "Symbols":
+        is_pretokenized = not isinstance(sequence, str)
+        symbols = self.pipelines.symbols.encode(sequence, None, is_pretokenized, add_special_tokens=False)
+        return Symbols(encoding, symbols, self.expanded.prefix)
+
+
+# What native dropout makes of the sequences of a call, given whether they are split into words.
+Draw = Callable[[CallBackend, list[Any], bool], list[Encoding]]
+
+
+class Symbols:
+    """Where each symbol of a sequence stands in the text, found by the position of its token.
+
+    Args:
+        encoding: The sequence in tokens.
+        symbols: The same, every symbol its own token. An added or unknown token is the same on both sides.
+        prefix: What a token loses behind another one.
+    """
+
+    def __init__(self, encoding: Encoding, symbols: Encoding, prefix: str) -> None:
+        self.offsets = symbols.offsets
+        self.symbols = symbols.tokens
+        self.prefix = prefix
+        self.first_symbol = []
+        at = 0
+        for token in encoding.tokens:
+            self.first_symbol.append(at)
+            spelled, at = self.symbols[at], at + 1
+            while spelled != token:  # a token's length does not tell: affixes belong to symbols
+                spelled, at = join(spelled, self.symbols[at], prefix), at + 1
+        self.first_symbol.append(at)
+
+    def offsets_of(self, position: int, parts: list[str]) -> list[Offsets]:
+        """A part that begins or ends inside a symbol covers it; that takes a text that spells affixes."""
+        first, end = self.first_symbol[position : position + 2]
+        ends = [stop for _, stop in spans(self.symbols[first:end], self.prefix)]
+        return [
+            (
+                self.offsets[first + bisect_right(ends, i)][0],
+                self.offsets[first + bisect_right(ends, j - 1)][1],
+            )
+            for i, j in spans(parts, self.prefix)
+        ]
+
+
+class LazyEncoding:
+    """An Encoding whose ids are known; everything else is computed when it is first asked for.
+
+    Rebuilding Encodings would take a large part of the time of encoding long texts, and mostly for nothing:
+    who prepares training data takes the ids. Pickled or copied, it is a plain Encoding.
+    """
+
+    def __init__(self, ids: list[int], n_sequences: int, encode: Callable[[], list[Encoding]]) -> None:
+        self._ids = ids
+        self._n_sequences = n_sequences
+        self._encode = encode
+        self._encoding: Encoding | None = None
+
+    # Once there is an Encoding it has the word: pad, truncate and set_sequence_id change it in place.
+
+    @property
+    def ids(self) -> list[int]:
+        return self.encoding.ids if self._is_computed else self._ids.copy()
+
+    @property
+    def attention_mask(self) -> list[int]:
+        return self.encoding.attention_mask if self._is_computed else [1] * len(self._ids)
+
+    @property
+    def n_sequences(self) -> int:
+        return self.encoding.n_sequences if self._is_computed else self._n_sequences
+
+    def __len__(self) -> int:
+        return len(self.encoding) if self._is_computed else len(self._ids)
+
+    @property
+    def _is_computed(self) -> bool:
+        return self._encoding is not None
+
+    @property
+    def encoding(self) -> Encoding:
+        if self._encoding is None:
+            self._encoding = self._encode()[0]
+        return self._encoding
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.encoding, name)
+
+    def __repr__(self) -> str:
+        return repr(self.encoding)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copy.copy, (self.encoding,)
+
+
+# ---- Encodings ----
+
+
+def as_sequences(item: Any, is_pretokenized: bool) -> tuple[Any, ...]:
+    """One or two sequences, read as `Tokenizer.encode_batch` reads an input; it refuses what is neither."""
+    is_pair = isinstance(item, (tuple, list)) and len(item) == 2
+    if is_pair and not (is_pretokenized and isinstance(item[0], str)):
+        return tuple(item)
+    return (item,)
+
+
+def encode_all(
+    tokenizer: Tokenizer, inputs: list[Any], is_pretokenized: bool, add_special_tokens: bool
+) -> list[Encoding]:
+    """As `encode_batch`; but that would wait forever for threads that a fork has left behind."""
+    if os.getpid() == first_process():
+        return tokenizer.encode_batch(inputs, is_pretokenized, add_special_tokens)
+    return [
+        tokenizer.encode(first, rest[0] if rest else None, is_pretokenized, add_special_tokens)
+        for first, *rest in (as_sequences(item, is_pretokenized) for item in inputs)
+    ]
+
+
+# No constant: datasets copies those with a class from the Hub, and they would count in its fingerprints.
+@cache
+def first_process() -> int:
+    """The id of the process that imported this; a forked one has another."""
+    return os.getpid()
+
+
+first_process()
+
+
+def pad_to_longest(encodings: list[Encoding], padding: dict[str, Any]) -> None:
+    longest = max(map(len, encodings), default=0)
+    for encoding in encodings:
+        encoding.pad(
+            longest,
+            direction=padding["direction"],
+            pad_id=padding["pad_id"],
+            pad_type_id=padding["pad_type_id"],
+            pad_token=padding["pad_token"],
+        )
+
+
+def replace_tokens(encoding: Encoding, located: dict[int, list[LocatedPiece]]) -> Encoding:
+    """One sequence as the model left it, with the pieces in place of the tokens at these positions.
+
+    It is cut into windows, and only those where something changes go through JSON.
+    """
+    # Truncating cuts what follows the first window into windows: so let the first hold padding. Uses it up.
+    encoding.pad(len(encoding) + WINDOW, direction="left")
+    encoding.truncate(WINDOW)
+    windows = encoding.overflowing
+    states: dict[int, dict[str, list[Any]]] = {}
+    for position in sorted(located, reverse=True):  # from the right: what is still to do keeps its position
+        index, at = divmod(position, WINDOW)
+        if index not in states:
+            states[index] = json.loads(windows[index].__getstate__())
+        state, pieces = states[index], located[position]
+        for name in ("type_ids", "words", "special_tokens_mask", "attention_mask"):
+            state[name][at : at + 1] *= len(pieces)
+        for name, column in zip(("ids", "tokens", "offsets"), zip(*pieces, strict=True), strict=True):
+            state[name][at : at + 1] = column
+    for index, state in states.items():
+        windows[index] = encoding_from(json.dumps(state).encode())
+    return Encoding.merge(windows, growing_offsets=False)
+
+
+def with_type_id_1(encoding: Encoding) -> Encoding:
+    state = encoding.__getstate__()
+    return encoding_from(
+        re.sub(rb'"type_ids":\[[0,]*\]', lambda found: found[0].replace(b"0", b"1"), state, count=1)
+    )
+
+
+def encoding_from(state: bytes) -> Encoding:
+    encoding = Encoding()
+    encoding.__setstate__(state)
+    return encoding
+
+
+def whole_characters(position: int, offsets: list[Offsets], words: list[int | None]) -> tuple[int, int]:
+    """The tokens, from the first up to the second, that the characters of one are split between."""
+    first, end = position, position + 1
+    while first and words[first - 1] == words[position] and offsets[first - 1][1] > offsets[first][0]:
+        first -= 1
+    while end < len(words) and words[end] == words[position] and offsets[end - 1][1] > offsets[end][0]:
+        end += 1
+    return first, end
+
+
+def walk_characters(text: str, start: int, tokens: list[str]) -> list[Offsets] | None:
+    """Offsets of tokens, given in stand-ins; None unless they spell the text.
+
+    A token that begins or ends inside a character covers it, as in the backend's own offsets.
+    Example:
+        >>> walk_characters("né", 5, ["nÃ", "©"])
+        [(5, 7), (6, 7)]
+    """
+    if [spelled for spelled, _ in STAND_INS.pre_tokenize_str(text)] != ["".join(tokens)]:
+        return None
+    ends = list(accumulate(len(character.encode()) for character in text))
+    return [(start + bisect_right(ends, i), start + bisect_right(ends, j - 1) + 1) for i, j in spans(tokens)]
+
+
+def spans(parts: list[str], prefix: str = "") -> Iterator[Offsets]:
+    """(start, stop) of each part in the token that they make, where only the first keeps its prefix."""
+    lengths = [len(part) - (len(prefix) if i else 0) for i, part in enumerate(parts)]
+    return pairwise(accumulate(lengths, initial=0))
+
+
+# ---- text and files ----
+
+
+def checked_dropout(dropout: float | None) -> float | None:
+    if dropout is not None and not 0 <= dropout <= 1:
+        raise ValueError(f"Dropout should be between 0 and 1, inclusive, but is {dropout}")
+    return dropout
+
+
+def refuse_lone_surrogates(name: str, text: Any) -> None:
+    if isinstance(text, (list, tuple)):
+        for i, item in enumerate(text):
+            refuse_lone_surrogates(f"{name}[{i}]", item)
+    elif isinstance(text, str) and (found := re.search("[\ud800-\udfff]", text)):
+        raise ValueError(
+            f"{name} holds a lone surrogate, {found[0]!r} at index {found.start()}; UTF-8 can't express it. "
+            "Replace it, for instance with text.encode('utf-8', 'replace').decode()"
+        ) from None
+
+
+def read_scaffold(path: str | None, folder: str | None) -> Any:
+    # Always a ValueError: from_pretrained puts a sentence of its own in place of any OSError's.
+    if path is None or not os.path.isfile(path):
+        missing = path or os.path.join(folder or "", "scaffold.json")
+        raise ValueError(
+            f"{missing} is missing, and without it the ids would be those of plain BPE. Save the tokenizer "
+            "again with save_pretrained; or, where nearly exact ids will do, load tokenizer.json with "
+            "PreTrainedTokenizerFast"
+        )
+    try:
+        return json.loads(Path(path).read_bytes())
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is not valid JSON ({error}); it may be truncated. Save or fetch it again"
+        ) from error
+
+
+def check_scaffold(scaffold: Any, backend: Tokenizer, source: str) -> None:
+    violation = next(violations(scaffold, backend), None)
+    if violation is not None:
+        raise ValueError(f"{source} does not fit the tokenizer: {violation}")
+
+
+def violations(scaffold: Any, backend: Tokenizer) -> Iterator[str]:
+    """What keeps this scaffold from being one for this backend."""
+    if not isinstance(backend.model, BPE):
+        yield f"the model is {type(backend.model).__name__}, not BPE"
+        return
+    if not isinstance(scaffold, Mapping):
+        yield f"a JSON object is needed, not {type(scaffold).__name__}"
+        return
+    if scaffold.get("version") != SCAFFOLD_VERSION:
+        yield f"version is {scaffold.get('version')!r}, not {SCAFFOLD_VERSION}; update hf_scaffold"
+        return
+    merges, demolish = scaffold.get("merges"), scaffold.get("demolish")
+    if not isinstance(merges, (list, tuple)) or not all(map(is_pair, merges)):
+        yield "merges must be a list of [left, right]"
+        return
+    if not isinstance(demolish, Mapping) or not all(map(is_token_list, demolish.values())):
+        yield "demolish must map scaffold tokens to lists of tokens"
+        return
+    agreement = scaffold.get("raw_agreement")
+    if agreement is not None and not (isinstance(agreement, (int, float)) and 0 <= agreement <= 1):
+        yield f"raw_agreement is {agreement!r}, not a share from 0 to 1"
+    training = scaffold.get("training")
+    if training is not None and not isinstance(training, Mapping):
+        yield f"training must be a JSON object, not {type(training).__name__}"
+    vocab = backend.get_vocab(with_added_tokens=False)
+    prefix, suffix = backend.model.continuing_subword_prefix or "", backend.model.end_of_word_suffix or ""
+    merged = {join(left, right, prefix) for left, right in merges}
+    yield from merge_violations(merges, vocab.keys() | demolish.keys(), prefix)
+    yield from demolish_violations(demolish, vocab, merged, prefix)
+    added = {token.content for token in backend.get_added_tokens_decoder().values()}
+    unused = set(scaffold.get("unused") or ())  # by text; their ids are reserved
+    for token in vocab:
+        if not (
+            token in merged
+            or token in added
+            or token == backend.model.unk_token
+            or (backend.model.byte_fallback and re.fullmatch("<0x[0-9A-F]{2}>", token))
+            or is_symbol(token, prefix, suffix)
+            or token in unused
+        ):
+            yield f"no merge makes the public token {token!r}"
+
+
+def join(left: str, right: str, prefix: str) -> str:
+    """The token that two merge into: what continues a pre-token begins with the prefix."""
+    return left + right[len(prefix) :]
+
+
+def is_symbol(token: str, prefix: str, suffix: str) -> bool:
+    """Whether this is one character, or one with affixes."""
+    return any(
+        len(token) == len(start) + 1 + len(end) and token.startswith(start) and token.endswith(end)
+        for start in {"", prefix}
+        for end in {"", suffix}
+    )
+
+
+def is_pair(value: Any) -> bool:
+    return is_token_list(value) and len(value) == 2
+
+
+def is_token_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(token, str) and token for token in value)
+
+
+def merge_violations(merges: Iterable[Iterable[str]], expanded: Set[str], prefix: str) -> Iterator[str]:
+    seen = set()
+    for rank, (left, right) in enumerate(merges):
+        if not right.startswith(prefix):
+            yield f"merges[{rank}], ({left!r}, {right!r}): {right!r} does not begin with {prefix!r}"
+        for token in (left, right, join(left, right, prefix)):
+            if token not in expanded:
+                yield f"merges[{rank}], ({left!r}, {right!r}): {token!r} is neither public nor a scaffold"
+        if (left, right) in seen:
+            yield f"merges[{rank}], ({left!r}, {right!r}), is there twice"
+        seen.add((left, right))
+
+
+def demolish_violations(
+    demolish: Mapping[str, Sequence[str]], vocab: Mapping[str, int], merged: Set[str], prefix: str
+) -> Iterator[str]:
+    for token, pieces in demolish.items():
+        if token in vocab:
+            yield f"{token!r} is demolished, though it is a public token"
+        if token not in merged:
+            yield f"no merge makes the scaffold token {token!r}"
+        for piece in pieces:
+            if piece not in vocab:
+                yield f"{token!r} is demolished to {piece!r}, which is no public token"
+        if not pieces or reduce(partial(join, prefix=prefix), pieces) != token:
+            yield f"{token!r} is demolished to {list(pieces)!r}, which spells something else"
+
+
+def move_files(saved: Iterable[str], folder: str, destination: str) -> tuple[str, ...]:
+    """Move all files of a folder into another one, once all are on the disk; the new paths of `saved`."""
+    files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+    for path in files:
+        with open(path, "rb+") as stream:
+            os.fsync(stream.fileno())
+    for path in files:
+        target = Path(destination, path.relative_to(folder))
+        target.parent.mkdir(exist_ok=True)
+        os.replace(path, target)
+    return tuple(os.path.join(destination, os.path.relpath(path, folder)) for path in saved)
+
+
+# ---- AutoTokenizer ----
+
+
+@cache
+def register() -> None:
+    """Let AutoTokenizer build a ScaffoldTokenizerFast without trust_remote_code. Idempotent."""
+    # Both import torch where there is one, and those who only tokenize needn't wait for it.
+    from transformers import PretrainedConfig
+    from transformers.models.auto.tokenization_auto import AutoTokenizer
+
+    class ScaffoldTokenizerConfig(PretrainedConfig):  # type: ignore[no-untyped-call]  # stock's __init_subclass__
+        """Stands for no model: AutoTokenizer takes tokenizer classes only together with a config class."""
+
+        model_type = "scaffold_tokenizer"
+
+    AutoTokenizer.register(  # type: ignore[no-untyped-call]  # stock has no annotations there
+        ScaffoldTokenizerConfig, fast_tokenizer_class=ScaffoldTokenizerFast, exist_ok=True
+    )
