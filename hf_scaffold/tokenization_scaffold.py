@@ -96,6 +96,9 @@ MAX_PIPELINES = 16
 # Of the BPE model: how text becomes symbols. An affix marks those that continue a pre-token, or end it.
 MODEL_SETTINGS = ("unk_token", "fuse_unk", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
 
+# Attributes of this class that stock knows nothing of.
+INTERNAL = ("cache", "_public", "_scaffold_json", "_checked_model")
+
 DERIVED_FROM_MODEL = ("expanded", "expanded, with dropout", "native", "native encoders", "native decoding")
 
 # What `save_pretrained` takes by name: its own, those of `push_to_hub`, and what pipelines hand on to it,
@@ -155,8 +158,9 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         if scaffold is None:
             source = scaffold_file or "scaffold.json"
             scaffold = read_scaffold(scaffold_file, kwargs.get("name_or_path"))
-        # Where the files were found is no property of the tokenizer, but stock would save it.
-        for key in ("is_local", "local_files_only"):
+        # Where the files were found is no property of the tokenizer, but stock would save it; and in place of
+        # an entry that is named as something of this class, it would save that.
+        for key in ("is_local", "local_files_only", *INTERNAL):
             kwargs.pop(key, None)
         # from_pretrained gathers named tokens of the user's own; undone, they are saved the way they came.
         specific = kwargs.get("model_specific_special_tokens") or {}
@@ -1432,6 +1436,10 @@ def violations(scaffold: Any, backend: Tokenizer) -> Iterator[str]:
     merged = {join(left, right, prefix) for left, right in merges}
     yield from merge_violations(merges, vocab.keys() | demolish.keys(), prefix)
     yield from demolish_violations(demolish, vocab, merged, prefix)
+    ids = {*vocab.values(), *backend.get_added_tokens_decoder()}
+    for token_id in framing_ids(backend.post_processor):
+        if token_id not in ids:
+            yield f"the post-processor adds the id {token_id}, which no token has"
     unused = set(scaffold.get("unused") or ())  # by text; their ids are reserved
     for token in unused - vocab.keys():
         yield f"unused holds {shown(token)}, which is no public token"
@@ -1445,6 +1453,21 @@ def violations(scaffold: Any, backend: Tokenizer) -> Iterator[str]:
             or token in unused
         ):
             yield f"no merge makes the public token {shown(token)}"
+
+
+def framing_ids(post_processor: Any) -> list[int]:
+    """The ids that a post-processor may add to a text."""
+    if post_processor is None:
+        return []
+    state = part_state(post_processor)
+    entries, ids = [json.loads(state)] if isinstance(state, bytes) else [], []
+    for entry in entries:
+        entries += entry.get("processors", ())
+        ids += [entry[name][1] for name in ("sep", "cls") if name in entry]
+        pieces = [*entry.get("single", ()), *entry.get("pair", ())]
+        used = {piece["SpecialToken"]["id"] for piece in pieces if "SpecialToken" in piece}
+        ids += [i for name in sorted(used) for i in entry["special_tokens"][name]["ids"]]
+    return ids
 
 
 def form_violations(scaffold: Any) -> Iterator[str]:

@@ -502,3 +502,29 @@ def test_a_setting_that_is_none_is_refused_with_the_file(folder, setting):
     path.write_text(json.dumps(json.loads(path.read_bytes()) | setting))
     with pytest.raises(ValueError, match=re.escape(str(path))):
         ScaffoldTokenizerFast.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("name", ["cache", "_public", "_scaffold_json", "_checked_model"])
+def test_a_setting_named_as_a_part_of_the_class_is_not_saved_as_that_part(folder, tmp_path, name):
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {name: 0}))
+    tokenizer = ScaffoldTokenizerFast.from_pretrained(folder)
+    expected = tokenizer("Arizona")["input_ids"]
+    tokenizer.save_pretrained(tmp_path / "again")
+    assert name not in json.loads((tmp_path / "again" / "tokenizer_config.json").read_bytes())
+    assert ScaffoldTokenizerFast.from_pretrained(tmp_path / "again")("Arizona")["input_ids"] == expected
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("kind", ["roberta", "bos and eos"])
+def test_a_post_processor_that_adds_an_id_of_no_token_is_refused(folder, kind, nested):
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_bytes())
+    backend = toys.tokenizer(post_processor=kind).backend_tokenizer
+    entry = json.loads(backend.to_str().replace("[0]", "[9999]"))["post_processor"]
+    if "cls" in entry:
+        entry["cls"][1] = 9999
+    content["post_processor"] = {"type": "Sequence", "processors": [entry]} if nested else entry
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="the post-processor adds the id 9999, which no token has"):
+        ScaffoldTokenizerFast.from_pretrained(folder)

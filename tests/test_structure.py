@@ -1,4 +1,4 @@
-"""Packages import from floors above their own alone, in the order of CONTRIBUTING.md's table; none in a circle."""
+"""Packages import only from floors above their own, in the order of CONTRIBUTING.md; none in a circle."""
 
 import ast
 import re

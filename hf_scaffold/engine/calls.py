@@ -140,6 +140,7 @@ class Template:
     ids: Ids  # -1 and -2 stand for the sequences
     types: list[int]
     specials: list[int]
+    n_shown: int  # what BatchEncoding.n_sequences says; one more after a template of a template
     pieces: list[int] = field(init=False)  # ids, as a list
     before: list[int] = field(init=False)
     after: list[int] = field(init=False)
@@ -169,7 +170,7 @@ def template_of(frame: Tokenizer, n_sequences: int, add_special_tokens: bool) ->
         raise NotNativeError("the post-processor leaves out a sequence, or repeats one")
     if max(ids) >= FIRST_MARK:
         raise NotNativeError("the post-processor adds ids that no token has")
-    return Template(np.array(ids, np.int32), framed.type_ids, framed.special_tokens_mask)
+    return Template(np.array(ids, np.int32), framed.type_ids, framed.special_tokens_mask, framed.n_sequences)
 
 
 def one_token(token_id: int) -> Encoding:
@@ -370,7 +371,7 @@ def encode_plus(
     texts_now = listed(text), listed(text_pair)
     n_rows = len(texts) // n_sequences
     encodings = LazyEncodings(type(tokenizer), state, session.frame, texts_now, options, drawn, n_rows)
-    return BatchEncoding(data, encodings, tensor_type=return_tensors, n_sequences=n_sequences)
+    return BatchEncoding(data, encodings, tensor_type=return_tensors, n_sequences=template.n_shown)
 
 
 def settings_of(tokenizer: ScaffoldTokenizerFast) -> dict[str, Any]:

@@ -1012,3 +1012,16 @@ def test_the_fuzzer_runs_and_ends():
     done = subprocess.run([sys.executable, path, "0", "7.3"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "seeds 7.3 to 7.3, 2000 texts, 21 calls" in done.stdout
+
+
+def test_a_template_of_a_template_has_as_many_sequences_as_with_the_backend():
+    template = processors.TemplateProcessing(
+        single="<|bos|> $A", pair="<|bos|> $A $B:1", special_tokens=[toys.BOS]
+    )
+    native, general = toys.tokenizer(), toys.tokenizer(native=False)
+    for tokenizer in (native, general):
+        tokenizer.backend_tokenizer.post_processor = processors.Sequence([template, template])
+    for text in ("hug", ["hug", "pug"]):
+        found, expected = native(text), general(text)
+        assert found.input_ids == expected.input_ids
+        assert found.n_sequences == expected.n_sequences
