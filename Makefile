@@ -56,9 +56,8 @@ lint: $(VENV)/lint-extras
 # argument that came with a later release; and the check that the tests use names of the newest one. datasets needs a
 # later huggingface_hub.
 LOWEST := 'transformers==5.0.0' 'tokenizers==0.22.1' 'huggingface_hub==1.3.0'
-LOWEST_TESTS := tests/tokenizer/test_versions.py tests/tokenizer/test_interface.py tests/tokenizer/test_tokenizer.py \
-	tests/tokenizer/test_auto_tokenizer.py tests/tokenizer/test_retrain.py tests/tokenizer/test_hub.py tests/tokenizer/test_added_tokens.py \
-	tests/tokenizer/test_chat.py tests/engine/test_dropout.py tests/engine/test_threads.py tests/engine/test_calls.py
+LOWEST_TESTS := tests/engine $(patsubst %,tests/tokenizer/test_%.py,versions interface tokenizer auto_tokenizer \
+	retrain hub added_tokens chat)
 test-lowest: $(VENV)-lowest/installed
 	$(VENV)-lowest/bin/pytest -q -n auto $(LOWEST_TESTS) \
 	--deselect tests/tokenizer/test_tokenizer.py::test_control_tokens_in_chats_can_be_sanitized \
@@ -83,8 +82,8 @@ mutants: $(VENV)/test-extras
 
 # The sanitizers' run time has to be there before Python's first allocation. Leaks are not looked for: CPython
 # itself keeps memory until it exits.
-DEBUG_TESTS := tests/training/test_trainer.py tests/core/test_encoder.py tests/text/test_pretokenizers.py tests/counting/test_counter.py \
-	tests/training/test_alphabets.py tests/training/test_history.py tests/engine/test_calls.py
+DEBUG_TESTS := $(patsubst %,tests/%.py,core/test_encoder text/test_pretokenizers counting/test_counter \
+	training/test_trainer training/test_alphabets training/test_history engine/test_calls)
 SANITIZED = LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	ASAN_OPTIONS=detect_leaks=0 $(VENV)-debug/bin/
 debug-test: $(VENV)-debug/installed
