@@ -83,10 +83,10 @@ def folder(tmp_path, monkeypatch):
 
 def break_calls(monkeypatch, broken):
     """Let calls of the native encoder go through this."""
-    from hf_scaffold.engine import calls
+    from hf_scaffold import native
 
-    encode_plus = calls.encode_plus
-    monkeypatch.setattr(calls, "encode_plus", lambda *args, **kwargs: broken(encode_plus(*args, **kwargs)))
+    encode_plus = native.encode_plus
+    monkeypatch.setattr(native, "encode_plus", lambda *args, **kwargs: broken(encode_plus(*args, **kwargs)))
 
 
 def one_id_off(encoded):

@@ -166,13 +166,13 @@ import resource
 import toys
 tok = toys.tokenizer()
 tok(["Arizona"], padding=True), tok.decode([1])
-from hf_scaffold.engine import calls
+from hf_scaffold.engine import sessions
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 vocab = {"a": 0, "b": 1, "ab": 10**8}
 scaffold = {"merges": [["a", "b"], ["ab", "a"]], "demolish": {"aba": ["ab", "a"]}}
-encoder = calls.make_encoder("gpt2", scaffold, vocab)
-assert encoder.encode_one("abaab", calls.AddedTokenFinder([])) == [10**8, 0, 10**8]
-session = calls.Session(encoder, [], tok.backend_tokenizer, 10**8 + 1, 3)
+encoder = sessions.make_encoder("gpt2", scaffold, vocab)
+assert encoder.encode_one("abaab", sessions.AddedTokenFinder([])) == [10**8, 0, 10**8]
+session = sessions.Session(encoder, [], tok.backend_tokenizer, 10**8 + 1, 3)
 assert len(session.numbers) < 5000
 assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
 """

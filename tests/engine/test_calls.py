@@ -44,7 +44,9 @@ from hf_scaffold import tokenization_scaffold
 from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
 from hf_scaffold._core.token_decoder import TokenDecoder
 from hf_scaffold._utils.cpus import n_cpus
-from hf_scaffold.engine.calls import LEAST_FOR_THREADS, LazyEncodings, n_threads, shown_bytes
+from hf_scaffold.engine.calls import LazyEncodings
+from hf_scaffold.engine.decoding import shown_bytes
+from hf_scaffold.engine.encoding import LEAST_FOR_THREADS, n_threads
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.pretokenizers import PRESETS
 
@@ -100,7 +102,7 @@ def test_a_wrong_answer_is_found_and_made_small(monkeypatch):
         def encode(self, texts, *args):
             return right(self.encoder, [text.replace("zo\t", "z\t") for text in texts], *args)
 
-    monkeypatch.setattr("hf_scaffold.engine.calls.TextEncoder", lambda *args: Wrong(TextEncoder(*args)))
+    monkeypatch.setattr("hf_scaffold.engine.sessions.TextEncoder", lambda *args: Wrong(TextEncoder(*args)))
     made = Tokenizer(preset="llama3", added=(("é", {"lstrip": True}),), settings={"padding_side": "left"})
     call = Call(["some text", "more of zo\t it", ""], options={"padding": True, "return_length": True})
     assert not are_answered_alike(made, call)
@@ -204,7 +206,7 @@ def test_tensors(return_tensors, pair):
 
 
 def test_torch_tensors_are_refused_without_torch(monkeypatch, native):
-    for module in ("hf_scaffold.engine.calls", "transformers.tokenization_utils_base"):
+    for module in ("hf_scaffold.engine.rows", "transformers.tokenization_utils_base"):
         monkeypatch.setattr(f"{module}.is_torch_available", lambda: False)
     tokenizer = toys.tokenizer(native=native)
     with pytest.raises(ImportError, match="Unable to convert output to PyTorch tensors"):
@@ -563,7 +565,7 @@ def test_the_environment_turns_it_off(tokenizer, monkeypatch):
 
 
 def test_without_the_package_or_with_another_release_of_it(tokenizer, monkeypatch):
-    monkeypatch.setattr("hf_scaffold.engine.calls.INTERFACE", 0)
+    monkeypatch.setattr("hf_scaffold.native.INTERFACE", 0)
     tokenization_scaffold.native_module.cache_clear()
     assert tokenizer.explain_path("a") == "general: hf_scaffold isn't installed, or of another release"
     assert not is_native(tokenizer("a"))
@@ -612,7 +614,7 @@ def test_the_number_of_threads_that_is_asked_for(monkeypatch, wanted, number):
     """As the backend reads it; where it can't, or there is none, each processor has one."""
     monkeypatch.setenv("RAYON_NUM_THREADS", wanted)
     monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
-    monkeypatch.setattr("hf_scaffold.engine.calls.multiprocessing.parent_process", lambda: None)
+    monkeypatch.setattr("hf_scaffold.engine.encoding.multiprocessing.parent_process", lambda: None)
     assert n_threads(LEAST_FOR_THREADS) == (number or n_cpus())
     assert n_threads(LEAST_FOR_THREADS - 1) == 1
 
@@ -982,7 +984,7 @@ def test_a_part_in_python_does_not_make_decoding_start_anew(part, monkeypatch):
     made = []
     shown = shown_bytes
     monkeypatch.setattr(
-        "hf_scaffold.engine.calls.shown_bytes", lambda *args: made.append(args) or shown(*args)
+        "hf_scaffold.engine.decoding.shown_bytes", lambda *args: made.append(args) or shown(*args)
     )
     parts = []
     for tokenizer in (native, general):
