@@ -18,9 +18,7 @@ from transformers import BatchEncoding
 from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils.generic import PaddingStrategy
 
-from hf_scaffold._core.text_encoder import (
-    framed,
-)
+from hf_scaffold._core.text_encoder import framed
 from hf_scaffold.engine.dropout import Dropout, encoding_of
 from hf_scaffold.engine.encoding import are_texts, encode_sequences, encode_text, encode_utf8
 from hf_scaffold.engine.rows import Options, Row, Rows, in_form, makes_matrices, rows_of

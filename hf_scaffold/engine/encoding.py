@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hf_scaffold._core.text_encoder import (
-    AddedTokenFinder,
-)
+from hf_scaffold._core.text_encoder import AddedTokenFinder
 from hf_scaffold._utils.cpus import n_cpus
 from hf_scaffold.engine.dropout import Dropout
 from hf_scaffold.engine.sessions import FIRST_MARK, Ends, Ids, NotNativeError, Session
