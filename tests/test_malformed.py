@@ -350,7 +350,8 @@ import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
-from hf_scaffold.training.artifact import ScaffoldBPE, derive_demolish_map
+from hf_scaffold.training.artifact import ScaffoldBPE
+from hf_scaffold.training.demolishing import derive_demolish_map
 from hf_scaffold.text.symbols import Affixes
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast, violations
 """

@@ -16,8 +16,9 @@ from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, Progress, find_files, i
 from hf_scaffold.text.pretokenizers import get_pretokenizer
 from hf_scaffold.tokenizer.building import artifact_of, build_tokenizer
 from hf_scaffold.tokenizer.loading import load_tokenizer
-from hf_scaffold.training.artifact import DEMOLISH_FILE, ScaffoldBPE
-from hf_scaffold.training.artifact import FILES as ARTIFACT_FILES
+from hf_scaffold.training.artifact import ScaffoldBPE
+from hf_scaffold.training.files import DEMOLISH_FILE
+from hf_scaffold.training.files import FILES as ARTIFACT_FILES
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast

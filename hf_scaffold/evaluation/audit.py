@@ -34,10 +34,10 @@ from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, bytes_to_symbols, symbols_to_bytes
 from hf_scaffold.text.corpus import Source
 from hf_scaffold.text.pretokenizers import Pretokenizer, pretokenizer_of
-from hf_scaffold.text.symbols import BYTE_TOKENS, Affixes
+from hf_scaffold.text.symbols import BYTE_TOKENS, Affixes, Pair
 from hf_scaffold.tokenizer.loading import load_json, load_pretrained, require_ids
 from hf_scaffold.tokenizer.post_processors import with_tokens
-from hf_scaffold.training.artifact import Pair, derive_demolish_map
+from hf_scaffold.training.demolishing import derive_demolish_map
 from hf_scaffold.training.trainer import Characters, raw_splits
 
 if TYPE_CHECKING:

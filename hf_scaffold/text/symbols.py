@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["BYTE_TOKENS", "NO_AFFIXES", "Affixes"]
+__all__ = ["BYTE_TOKENS", "NO_AFFIXES", "Affixes", "Pair"]
+
+Pair = tuple[str, str]  # two tokens that merge
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
 from hf_scaffold.text.pretokenizers import pretokenizer_of
 from hf_scaffold.text.symbols import BYTE_TOKENS, Affixes
 from hf_scaffold.tokenizer.decoders import decoder_for
-from hf_scaffold.training.artifact import CHARACTER_SETTINGS, ScaffoldBPE
+from hf_scaffold.training.artifact import ScaffoldBPE
+from hf_scaffold.training.parts import CHARACTER_SETTINGS
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast

@@ -18,7 +18,8 @@ from hf_scaffold.text.pretokenizers import Pretokenizer, pretokenizer_of
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast, backend_of
 from hf_scaffold.tokenizer.building import build_tokenizer
 from hf_scaffold.tokenizer.post_processors import added_by, with_tokens
-from hf_scaffold.training.artifact import CHARACTER_SETTINGS, ScaffoldBPE
+from hf_scaffold.training.artifact import ScaffoldBPE
+from hf_scaffold.training.parts import CHARACTER_SETTINGS
 
 __all__ = ["Shell", "empty_like", "fill", "pad_with_own_id", "settings_of", "symbol_options"]
 

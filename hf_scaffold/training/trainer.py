@@ -28,8 +28,9 @@ from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, CorpusError, VocabSizeError
 from hf_scaffold.text.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE
 from hf_scaffold.text.pretokenizers import Pretokenizer
-from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes
-from hf_scaffold.training.artifact import Pair, ScaffoldBPE, derive_demolish_map
+from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes, Pair
+from hf_scaffold.training.artifact import ScaffoldBPE
+from hf_scaffold.training.demolishing import derive_demolish_map
 from hf_scaffold.training.log import TrainingLog, with_merges
 
 __all__ = [

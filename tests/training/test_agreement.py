@@ -13,9 +13,10 @@ from tokenizers import Tokenizer
 import hf_scaffold as hs
 from hf_scaffold.errors import ArtifactError
 from hf_scaffold.text.byte_level import bytes_to_symbols
+from hf_scaffold.tokenizer.building import artifact_of
 from hf_scaffold.training import agreement
 from hf_scaffold.training.agreement import measure
-from hf_scaffold.training.artifact import AGREEMENTS, artifact_of
+from hf_scaffold.training.parts import AGREEMENTS
 
 # By hand: "c d" is merged 29 times, then "b cd" 23, "a bcd" 20, "cd e" 6 and "x bcd" once. At the end cd is a
 # scaffold, since it occurs nowhere, and bcd stands by itself twice. The raw-safe model has a rule only where

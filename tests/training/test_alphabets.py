@@ -18,7 +18,9 @@ from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop
 from hf_scaffold.cli import commands, workflow
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.text.symbols import Affixes
-from hf_scaffold.training.artifact import ScaffoldBPE, artifact_of, derive_demolish_map
+from hf_scaffold.tokenizer.building import artifact_of
+from hf_scaffold.training.artifact import ScaffoldBPE
+from hf_scaffold.training.demolishing import derive_demolish_map
 
 AFFIXES = [
     ("", ""),
