@@ -17,7 +17,7 @@ from hf_scaffold._core.text_encoder import (
     rules_of,
 )
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.text.byte_level import BYTE_TO_SYMBOL
+from hf_scaffold.text.byte_level import ids_of_bytes
 from hf_scaffold.text.pretokenizers import get_pretokenizer
 
 if TYPE_CHECKING:
@@ -227,9 +227,8 @@ def make_encoder(preset: str, scaffold: dict[str, Any], vocab: dict[str, int]) -
     if first_scaffold + len(scaffold["demolish"]) > LARGEST_ID:
         raise NotNativeError(f"ids go beyond {LARGEST_ID}, scaffold tokens included")
     ids = vocab | {token: first_scaffold + i for i, token in enumerate(scaffold["demolish"])}
-    byte_ids = [vocab.get(symbol, -1) for _, symbol in sorted(BYTE_TO_SYMBOL.items())]
     replacements = {
         ids[token]: [vocab[part] for part in parts] for token, parts in scaffold["demolish"].items()
     }
     rules = rules_of(scaffold["merges"], ids)
-    return TextEncoder(preset, np.array(byte_ids, np.int32), rules, replacements)
+    return TextEncoder(preset, ids_of_bytes(vocab), rules, replacements)

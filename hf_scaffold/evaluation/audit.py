@@ -287,7 +287,7 @@ class _Model:
     @cached_property
     def first_rules(self) -> dict[str, Pair]:
         """Merged token to its rule of lowest rank; added tokens are none."""
-        rules = dict(zip(self.made[::-1], self.merges[::-1], strict=True))
+        rules = self.affixes.first_rules(self.merges)
         return {token: rules[token] for token in self.vocab if token in rules and token not in self.added}
 
     def can_be_made(self, token: str) -> bool:

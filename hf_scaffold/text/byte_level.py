@@ -1,9 +1,19 @@
 """GPT-2's byte-level alphabet: one visible character for each byte."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
-__all__ = ["BYTE_TO_SYMBOL", "SYMBOL_TO_BYTE", "all_symbols_to_bytes", "bytes_to_symbols", "symbols_to_bytes"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "BYTE_TO_SYMBOL",
+    "SYMBOL_TO_BYTE",
+    "all_symbols_to_bytes",
+    "bytes_to_symbols",
+    "ids_of_bytes",
+    "symbols_to_bytes",
+]
 
 
 def _symbols() -> dict[int, str]:
@@ -25,6 +35,16 @@ def bytes_to_symbols(data: bytes) -> str:
         'ĠnÃ©'
     """
     return data.decode("latin-1").translate(BYTE_TO_SYMBOL)
+
+
+def ids_of_bytes(vocab: Mapping[str, int]) -> NDArray[np.int32]:
+    """The id of each byte's token, -1 where there is none.
+
+    Example:
+        >>> ids_of_bytes({"a": 0, "b": 1})[96:100].tolist()
+        [-1, 0, 1, -1]
+    """
+    return np.array([vocab.get(BYTE_TO_SYMBOL[byte], -1) for byte in range(256)], np.int32)
 
 
 def symbols_to_bytes(symbols: str) -> bytes:

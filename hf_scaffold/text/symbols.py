@@ -1,6 +1,6 @@
 """Symbols: what a pre-token is before the first merge, and how tokens are spelled."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 __all__ = ["BYTE_TOKENS", "NO_AFFIXES", "Affixes", "Pair"]
@@ -34,10 +34,21 @@ class Affixes:
         """The token that two tokens merge into; the right one follows, so it begins with the prefix."""
         return left + right[len(self.prefix) :]
 
-    def join_all(self, pairs: Iterable[tuple[str, str]]) -> list[str]:
+    def join_all(self, pairs: Iterable[Pair]) -> list[str]:
         """The token of each pair."""
         skip = len(self.prefix)
         return [left + right[skip:] for left, right in pairs]
+
+    def first_rules(self, merges: Sequence[Pair]) -> dict[str, Pair]:
+        """For each token that merges make, the first rule for it.
+
+        Args:
+            merges: In rank order.
+        Example:
+            >>> Affixes().first_rules([("a", "b"), ("ab", "c"), ("b", "c"), ("a", "bc")])["abc"]
+            ('ab', 'c')
+        """
+        return dict(zip(self.join_all(merges[::-1]), merges[::-1], strict=True))
 
     def spell(self, tokens: tuple[str, ...] | list[str]) -> str:
         """The token that several make."""

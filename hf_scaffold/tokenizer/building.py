@@ -97,7 +97,7 @@ def artifact_of(tokenizer: ScaffoldTokenizerFast) -> ScaffoldBPE:
     by_character = pretokenizer.alphabet == "chars"
     settings = {name: model[name] for name in CHARACTER_SETTINGS if by_character and model[name]}
     affixes = Affixes(model["continuing_subword_prefix"] or "", model["end_of_word_suffix"] or "")
-    first_rules = dict(zip(affixes.join_all(merges[::-1]), merges[::-1], strict=True))
+    first_rules = affixes.first_rules(merges)
     rank = {pair: position for position, pair in enumerate(merges)}
     tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
     added = {token.content for token in backend.get_added_tokens_decoder().values()}

@@ -25,10 +25,10 @@ from hf_scaffold._utils.strict_json import shown
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ArtifactError, ConfigurationError
 from hf_scaffold.text.byte_level import (
-    BYTE_TO_SYMBOL,
     SYMBOL_TO_BYTE,
     all_symbols_to_bytes,
     bytes_to_symbols,
+    ids_of_bytes,
     symbols_to_bytes,
 )
 from hf_scaffold.text.pretokenizers import Pretokenizer
@@ -279,8 +279,7 @@ class ScaffoldBPE(Parts):
     ) -> PretokenEncoder:
         vocab = self.vocab
         if not self.by_character:
-            byte_ids = [vocab.get(symbol, -1) for _, symbol in sorted(BYTE_TO_SYMBOL.items())]
-            return PretokenEncoder(np.array(byte_ids, np.int32), rows, replacements, wholes)
+            return PretokenEncoder(ids_of_bytes(vocab), rows, replacements, wholes)
         characters = {
             (character.encode(), continues, ends): vocab[token]
             for token in tokens
@@ -292,7 +291,7 @@ class ScaffoldBPE(Parts):
 
     @cached_property
     def _raw_merges(self) -> list[Pair]:
-        rules = dict(zip(self.merged_tokens[::-1], self.merges[::-1], strict=True)) | self.raw_splits
+        rules = self.affixes.first_rules(self.merges) | self.raw_splits
         normal = set(self.tokens)
         chosen = (rules[token] for token in self.tokens if token in rules)
         return [(left, right) for left, right in chosen if left in normal and right in normal]

@@ -582,7 +582,7 @@ def raw_splits(
     left part wins.
     """
     normal, lengths = set(tokens), sorted({len(token) for token in tokens})
-    first_rules = dict(zip(affixes.join_all(merges[::-1]), merges[::-1], strict=True))
+    first_rules = affixes.first_rules(merges)
     splits: dict[str, Pair] = {}
     prefix = affixes.prefix
     for token in tokens:
