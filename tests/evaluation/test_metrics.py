@@ -125,6 +125,14 @@ def test_the_share_that_stands_alone(counts, plain, scaffold):
     assert hs.Standalone("x", 0, 0).share == 0
 
 
+def test_a_scaffold_stands_alone_where_the_first_step_leaves_it():
+    # `u n` (16), `p un` (12); then un occurs 4 times, against 5 of `h u`.
+    counts = hs.PreTokenCounts.from_mapping({"pun": 12, "bun": 4, "hu": 5})
+    bpe = hs.train(counts, 258)
+    assert bpe.scaffold_tokens == ["un"]
+    assert hs.standalone_share(bpe, counts, ["un"]) == [hs.Standalone("un", 4, 16)]
+
+
 def test_occurrences_overlap_and_stay_inside_pretokens():
     # "aa" stands at 0 and 1 of "aaa", not across "ba" "ab"; it is a token once in "aaa".
     counts = hs.PreTokenCounts.from_mapping({"aaa": 7, "ab": 3, "ba": 2})

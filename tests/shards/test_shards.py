@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import toys
-from tokenizers import AddedToken, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 import hf_scaffold as hs
 from hf_scaffold.shards import files, writing
@@ -169,6 +169,13 @@ def test_bin_reads_as_nanogpt_does(tokenizer, corpus, tmp_path):
     assert data.tolist() == flat(ids_of(tokenizer, DOCUMENTS))
 
 
+def test_a_group_of_rows_has_documents_until_it_is_full(tokenizer, corpus, tmp_path):
+    index = write_shards(corpus, tokenizer, tmp_path / "out", format="parquet", shard_size=10**9)
+    metadata = pyarrow.parquet.read_metadata(tmp_path / "out" / index.shards[0].name)
+    n_rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    assert n_rows == [len(rows) for rows in grouped(ids_of(tokenizer, DOCUMENTS), files.ROW_GROUP)]
+
+
 def test_rows_load_with_datasets(tokenizer, corpus, tmp_path):
     expected = ids_of(tokenizer, DOCUMENTS)
     write_shards(corpus, tokenizer, tmp_path / "parquet", format="parquet", shard_size=150)
@@ -194,6 +201,18 @@ def test_ids_are_as_wide_as_the_vocabulary_needs(size, dtype, tmp_path):
         index = write_shards(tmp_path / "text.txt", tokenizer, tmp_path / format, format=format)
         assert (index.dtype, index.vocab_size) == (dtype, size)
         assert read_rows(tmp_path / format / index.shards[0].name) == expected
+
+
+def test_the_largest_id_counts_and_not_the_number_of_tokens(tmp_path):
+    backend = Tokenizer(models.BPE({**{chr(0x4E00 + i): i for i in range(20_000)}, "b": 1 << 16}, []))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = hs.ScaffoldTokenizerFast(
+        tokenizer_object=backend, scaffold={"version": 1, "merges": [], "demolish": {}}
+    )
+    (tmp_path / "text.txt").write_text("一b", encoding="utf-8")
+    index = write_shards(tmp_path / "text.txt", tokenizer, tmp_path / "out")
+    assert (index.dtype, index.vocab_size) == ("uint32", (1 << 16) + 1)
+    assert read_rows(tmp_path / "out" / index.shards[0].name) == [[0, 1 << 16]]
 
 
 def test_a_document_too_long_for_int32(tokenizer, corpus, tmp_path, monkeypatch):
@@ -260,8 +279,10 @@ def test_a_long_document_fills_a_shard_alone(tokenizer, corpus, tmp_path):
     assert [shard.n_documents for shard in index.shards] == [1, 1, 2]
 
 
-def test_documents_without_tokens_count(tmp_path, tokenizer):
-    """As where a limited alphabet drops all characters."""
+@pytest.mark.parametrize("row_group", [60, 5])
+def test_documents_without_tokens_count(row_group, tmp_path, monkeypatch):
+    """As where a limited alphabet drops all characters. The last one may be all that is left of a part."""
+    monkeypatch.setattr(files, "ROW_GROUP", row_group)
     part = Part(np.arange(5, dtype=np.int32), np.array([0, 2, 2, 5, 5]))
     assert [[len(first), len(rest), full] for first, rest, full in [sizes(part.split(2))]] == [[2, 3, True]]
     for format in FORMATS:
@@ -333,7 +354,7 @@ def test_a_stopped_run_goes_on(format, tokenizer, corpus, tmp_path, monkeypatch)
     expected = contents(tmp_path / "whole")
     out = tmp_path / "out"
     add, n_calls = files.ShardWriter.add, 0
-    for last_call in (1, 4, 9):
+    for run, last_call in enumerate((1, 4, 9, 1)):
 
         def add_some(writer, part, last_call=last_call):
             nonlocal n_calls
@@ -347,7 +368,7 @@ def test_a_stopped_run_goes_on(format, tokenizer, corpus, tmp_path, monkeypatch)
             patched.setattr(files.ShardWriter, "add", add_some)
             with pytest.raises(KeyboardInterrupt):
                 write_shards(corpus, tokenizer, out, format=format, shard_size=150)
-        if last_call == 1:  # nothing is finished that could be gone on with
+        if run == 0:  # nothing is finished that could be gone on with
             assert not out.exists()
             continue
         index = ShardIndex.load(out)
@@ -389,7 +410,7 @@ writing.write_shards({str(corpus)!r}, tokenizer, {str(tmp_path / "out")!r}, shar
     assert killed.returncode == -signal.SIGKILL
     out = tmp_path / "out"
     assert len(ShardIndex.load(out).shards) == 2
-    assert not no_leftovers(out)  # so the next run has something to clear away
+    assert [path.name for path in out.glob("*shard-00002*")] == [".shard-00002.bin.tmp"]
     before = states(out)
     write_shards(corpus, tokenizer, out, shard_size=150)
     assert contents(out) == contents(tmp_path / "whole")
@@ -530,9 +551,32 @@ def test_other_shards_are_refused_and_overwritten_only_when_asked(tokenizer, cor
             write_shards(*arguments, out, **wanted)
         assert "overwrite" in str(caught.value)
         assert contents(out) == before
+    (out / ".shard-00003.bin.tmp").write_bytes(b"half of a shard")
     write_shards(other, tokenizer, out, format="npy", overwrite=True)
     assert {*contents(out)} == {"index.json", "shard-00000.npy"}
     assert read_rows(out / "shard-00000.npy") == [flat(ids_of(tokenizer, DOCUMENTS[:3]))]
+
+
+def test_a_corpus_of_another_size_is_another_one(tokenizer, corpus, tmp_path):
+    write_shards(corpus, tokenizer, tmp_path / "out")
+    write_rows(corpus, [*DOCUMENTS, "hug"])
+    with pytest.raises(hs.ConfigurationError, match="their corpus is"):
+        write_shards(corpus, tokenizer, tmp_path / "out")
+
+
+def test_a_tokenizer_of_other_merges_is_another_one(tokenizer, corpus, tmp_path):
+    """Though its vocabulary and its tokenizer.json are the same."""
+    write_shards(corpus, tokenizer, tmp_path / "out")
+    scaffold = {
+        **tokenizer.scaffold,
+        "merges": [*tokenizer.scaffold["merges"], ["q", "z"]],
+        "demolish": {**tokenizer.scaffold["demolish"], "qz": ["q", "z"]},
+    }
+    other = hs.ScaffoldTokenizerFast(
+        tokenizer_object=tokenizer.backend_tokenizer, scaffold=scaffold, **toys.NAMED
+    )
+    with pytest.raises(hs.ConfigurationError, match="their tokenizer_sha256 is"):
+        write_shards(corpus, other, tmp_path / "out")
 
 
 def test_overwriting_makes_all_shards_anew(tokenizer, corpus, tmp_path):
@@ -631,6 +675,15 @@ def test_missing_pyarrow_is_said_first(tokenizer, corpus, tmp_path, monkeypatch)
     with pytest.raises(hs.ConfigurationError, match=r"hf_scaffold\[parquet\]"):
         write_shards(corpus, tokenizer, tmp_path / "out", format="arrow")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_shard_that_is_discarded_leaves_no_file(format, tmp_path):
+    writer = files.open_shard(tmp_path, 0, format, "uint16")
+    writer.add(Part(np.arange(100, dtype=np.int32), np.array([70, 100])))
+    assert [path.name for path in tmp_path.iterdir()] == [f".shard-00000.{format}.tmp"]
+    writer.discard()
+    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize("format", FORMATS)

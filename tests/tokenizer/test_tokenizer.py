@@ -45,11 +45,13 @@ made_tokenizers = st.fixed_dictionaries(
 # ---- against the oracle
 
 
+@pytest.mark.parametrize("native", [True, False])
 @fuzz
 @given(plain_texts, st.sampled_from(toys.SIZES))
-def test_tokens_are_the_oracles(text, size):
+def test_tokens_are_the_oracles(native, text, size):
     result = toys.trained(size)
     tokenizer = toys.tokenizer(result)
+    tokenizer.native = native
     ids = tokenizer(text)["input_ids"]
     assert tokenizer.convert_ids_to_tokens(ids) == toys.exact_tokens(result, text)
     assert ids == tokenizer.encode(text) == tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))

@@ -356,6 +356,15 @@ def test_fused_unknown_characters_are_one_token():
         assert [*map(len, bpe.encode(texts))] == expected
 
 
+@pytest.mark.parametrize("character", ["é", "字", "🙂"])
+def test_a_character_that_two_pretokens_share_is_in_neither(character):
+    bpe = train({"a": 9, character: 5}, 3, unk_token="<unk>")
+    data = character.encode()
+    for cut in range(1, len(data)):
+        shared = [b"a" + data[:cut], data[cut:] + b"a"]
+        assert bpe.encode([*shared, data]) == [[1] + cut * [0], (len(data) - cut) * [0] + [1], [2]]
+
+
 # ---- pipelines, end to end
 
 
