@@ -18,8 +18,9 @@ SANITIZERS = {
 DEBUG = os.environ.get("HF_SCAFFOLD_DEBUG", "")
 if DEBUG and DEBUG not in SANITIZERS:
     raise SystemExit(f"HF_SCAFFOLD_DEBUG is {DEBUG!r}; it may be {' or '.join(SANITIZERS)}")
-# Each kind has its own: nothing but a file's time tells whether it has to be compiled again.
-BUILD = f"build/debug-{DEBUG}" if DEBUG else "build"
+# Each kind has its own: nothing but a file's time tells whether it has to be compiled again. Not `build` itself,
+# where the modules of a checkout from before there were packages would be installed, too.
+BUILD = f"build/sanitized-{DEBUG}" if DEBUG else "build/release"
 
 if sys.platform == "win32":
     compile_args, link_args = ["/std:c++17", "/O2"], []
@@ -45,7 +46,7 @@ extensions = [
 setup(
     ext_modules=cythonize(
         extensions,
-        build_dir=f"{BUILD}/_core",
+        build_dir=f"{BUILD}/cython",
         include_path=["cython_core"],
         compiler_directives={
             "language_level": 3,
