@@ -18,8 +18,8 @@ SANITIZERS = {
 DEBUG = os.environ.get("HF_SCAFFOLD_DEBUG", "")
 if DEBUG and DEBUG not in SANITIZERS:
     raise SystemExit(f"HF_SCAFFOLD_DEBUG is {DEBUG!r}; it may be {' or '.join(SANITIZERS)}")
-# Each kind has its own: nothing but a file's time tells whether it has to be compiled again. Not `build` itself,
-# where the modules of a checkout from before there were packages would be installed, too.
+# Each kind has its own: nothing but a file's time tells whether it has to be compiled again. None is `build`
+# itself, from which setuptools would install modules that an older checkout left there.
 BUILD = f"build/sanitized-{DEBUG}" if DEBUG else "build/release"
 
 if sys.platform == "win32":

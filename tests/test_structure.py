@@ -1,4 +1,4 @@
-"""Packages import only from floors above their own, in the order of CONTRIBUTING.md; none in a circle."""
+"""A package imports only from floors above its own, in the order of CONTRIBUTING.md; nothing in a circle."""
 
 import ast
 import re

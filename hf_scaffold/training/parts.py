@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from hf_scaffold.text.byte_level import (
-    SYMBOL_TO_BYTE,
-)
+from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
 from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer
 from hf_scaffold.text.symbols import BYTE_TOKENS, Affixes, Pair
 from hf_scaffold.training.log import TrainingLog
