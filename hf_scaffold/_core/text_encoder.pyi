@@ -1,3 +1,4 @@
+from array import array
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ class TextEncoder:
     def __init__(
         self,
         preset: str,
-        byte_ids: NDArray[np.int32],
+        byte_ids: NDArray[np.int32] | array[int],
         rules: NDArray[np.int32],
         replacements: dict[int, list[int]],
         *,

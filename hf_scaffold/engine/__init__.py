@@ -1,1 +1,1 @@
-"""The native encoder and decoder behind a tokenizer's calls."""
+"""The exact encoder and decoder: on their own, and behind a tokenizer's calls."""

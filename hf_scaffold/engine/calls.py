@@ -317,24 +317,3 @@ def encode_to_arrays(
     if template.n_specials:
         return framed(flat, ends, np.array(template.before, np.int32), np.array(template.after, np.int32))
     return flat, ends
-
-
-def utf8_of(texts: Any) -> tuple[Any, Ends] | None:
-    """Bytes, or a column of strings, as encode_utf8 takes them; None if they are neither."""
-    if not hasattr(texts, "to_pylist"):
-        if not texts or not isinstance(texts[0], bytes) or {*map(type, texts)} != {bytes}:
-            return None
-        return b"".join(texts), np.cumsum([0, *map(len, texts)], dtype=np.int64)
-    import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
-
-    kinds = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
-    if texts.type not in kinds or texts.null_count or not len(texts):
-        return None
-    column = texts.cast(pa.large_binary())
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    _, offsets, data = column.buffers()
-    ends = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
-    utf8 = np.frombuffer(data or b"", np.uint8)
-    utf8.flags.writeable = False  # else it would be copied
-    return utf8, ends

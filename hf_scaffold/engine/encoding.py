@@ -21,22 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["are_texts", "encode_sequences", "encode_text", "encode_utf8"]
 
-# Below so many characters starting a thread costs more than it saves.
-LEAST_FOR_THREADS = 1 << 17
-# More are not started, whatever RAYON_NUM_THREADS asks for.
-MOST_THREADS = 256
-
-
-def n_threads(n_characters: int) -> int:
-    """As the backend's: TOKENIZERS_PARALLELISM and RAYON_NUM_THREADS count; a worker process has one."""
-    if n_characters < LEAST_FOR_THREADS or multiprocessing.parent_process() is not None:
-        return 1
-    if os.environ.get("TOKENIZERS_PARALLELISM", "").lower() in ("off", "false", "f", "no", "n", "0"):
-        return 1
-    wanted = os.environ.get("RAYON_NUM_THREADS", "")
-    number = int(wanted) if re.fullmatch(r"\+?[0-9]{1,19}", wanted) else 0
-    return min(number, MOST_THREADS) or n_cpus()
-
 
 def are_texts(items: Iterable[Any]) -> bool:
     return all(issubclass(kind, str) for kind in {*map(type, items)})

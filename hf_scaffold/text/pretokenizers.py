@@ -10,17 +10,15 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tokenizers import Regex, Tokenizer
+from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import (
     BertPreTokenizer,
     ByteLevel,
-    Digits,
     Metaspace,
     PreTokenizer,
     Sequence,
-    Split,
     Whitespace,
     WhitespaceSplit,
 )
@@ -28,6 +26,7 @@ from tokenizers.pre_tokenizers import (
 from hf_scaffold._utils.arguments import knows_its_arguments
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes
+from hf_scaffold.text.presets import ENTRIES
 
 __all__ = [
     "ALPHABETS",
@@ -41,45 +40,18 @@ __all__ = [
 
 ALPHABETS = ("bytes", "chars")
 
-# As in meta-llama/Meta-Llama-3-8B's tokenizer.json.
-LLAMA3_PATTERN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-    r"|[^\r\n\p{L}\p{N}]?\p{L}+"
-    r"|\p{N}{1,3}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+"
-    r"|\s+(?!\S)"
-    r"|\s+"
-)
-# o200k_base, as in Xenova/gpt-4o's tokenizer.json.
-GPT4O_PATTERN = (
-    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-    r"|\p{N}{1,3}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*"
-    r"|\s*[\r\n]+"
-    r"|\s+(?!\S)"
-    r"|\s+"
-)
+
+def _made_of(entry: dict[str, Any]) -> PreTokenizer:
+    pre_tokenizer: PreTokenizer = _pipeline_of({"pre_tokenizer": entry}).pre_tokenizer
+    return pre_tokenizer
 
 
-def _byte_level() -> PreTokenizer:
-    return ByteLevel(add_prefix_space=False, use_regex=False)
-
-
-def _split(pattern: str) -> PreTokenizer:
-    return Sequence([Split(Regex(pattern), behavior="isolated"), _byte_level()])
-
-
-_PRESETS: dict[str, Callable[[], PreTokenizer]] = {
-    "gpt2-digits": lambda: Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)]),
-    "gpt2": lambda: ByteLevel(add_prefix_space=False),
-    "llama3": lambda: _split(LLAMA3_PATTERN),
-    "gpt4o": lambda: _split(GPT4O_PATTERN),
-}
-PRESETS: tuple[str, ...] = tuple(_PRESETS)
+PRESETS: tuple[str, ...] = tuple(ENTRIES)
 DEFAULT_PRESET = PRESETS[0]
 
+_BYTE_PRESETS: dict[str, Callable[[], PreTokenizer]] = {
+    name: functools.partial(_made_of, entry) for name, entry in ENTRIES.items()
+}
 _CHARACTER_PRESETS: dict[str, Callable[[], PreTokenizer]] = {
     "metaspace": Metaspace,
     "metaspace-unsplit": lambda: Metaspace(split=False),
@@ -121,7 +93,9 @@ class Pretokenizer:
         self.writes_bytes = alphabet == "bytes" or _has_byte_level(parts)
         if alphabet == "bytes" and not _has_byte_level(parts):
             given = [] if pre_tokenizer is None else [pre_tokenizer]
-            parts = _parts_of(normalizer, Sequence([*given, _byte_level()]))
+            parts = _parts_of(
+                normalizer, Sequence([*given, ByteLevel(add_prefix_space=False, use_regex=False)])
+            )
         self._pipeline = _pipeline_of(parts)
         # Not named where it is "bytes", as in files from before there was another.
         marked = parts if alphabet == "bytes" else {"alphabet": alphabet, **parts}
@@ -279,7 +253,7 @@ def pretokenizer_of(backend: Tokenizer) -> Pretokenizer:
 
 
 def _preset(name: str, alphabet: str) -> PreTokenizer:
-    presets, others = _PRESETS, _CHARACTER_PRESETS
+    presets, others = _BYTE_PRESETS, _CHARACTER_PRESETS
     if alphabet == "chars":
         presets, others = others, presets
     if name not in presets:

@@ -17,7 +17,7 @@ from hf_scaffold.errors import ConfigurationError, VocabSizeError
 from hf_scaffold.evaluation import baselines
 from hf_scaffold.evaluation.tables import METRICS
 from hf_scaffold.text.byte_level import bytes_to_symbols, symbols_to_bytes
-from hf_scaffold.text.pretokenizers import GPT4O_PATTERN
+from hf_scaffold.text.presets import GPT4O_PATTERN
 
 VOCAB_SIZE = 1200
 NASTY = "  The cat's\ttail… 12,345 naïve\r\n\n日本 🙂\u00a0## …x \x00 ▁y  "

@@ -1,0 +1,413 @@
+"""`Encoder`: text to exact ids and back, without transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, lru_cache, partial
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hf_scaffold._core.text_encoder import AddedTokenFinder, framed, rows_as_lists
+from hf_scaffold._core.token_decoder import TokenDecoder
+from hf_scaffold._utils.files import read_unmixed, refuse_missing_folder
+from hf_scaffold.engine import general
+from hf_scaffold.engine.definition import Definition
+from hf_scaffold.engine.inputs import (
+    Special,
+    chosen,
+    n_threads,
+    refuse_no_batch,
+    refuse_spelled,
+    strings_of,
+    utf8_of,
+)
+from hf_scaffold.engine.native import native_encoder, why_general
+from hf_scaffold.engine.streaming import DecodeStream
+from hf_scaffold.errors import ArtifactError, ConfigurationError
+from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes
+from hf_scaffold.text.presets import preset_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ids = NDArray[np.int32]
+    Offsets = NDArray[np.int64]
+
+__all__ = ["Encoder"]
+
+FILES = ("tokenizer.json", "scaffold.json")
+
+
+class Encoder:
+    """The exact encoder and decoder of a saved Scaffold-BPE tokenizer, on its own.
+
+    Its ids are those of the `ScaffoldTokenizerFast` in the same folder. It needs neither transformers nor,
+    unless `why_general` says so, `tokenizers`. It never changes; threads may share it.
+
+    Special tokens that a text spells follow tiktoken's rule: those in `allowed_special` are read as such;
+    those in `disallowed_special`, by default all others, are an error; the rest is ordinary text. Added
+    tokens that aren't special are always found.
+
+    A saved BPE-dropout is not applied: an Encoder always gives a text the same ids.
+
+    Args:
+        tokenizer_json, scaffold_json: The contents of the two files.
+    Raises:
+        ArtifactError: one is malformed, or they don't fit; names the file and the violation.
+    Cost: some 50 ms at 32,000 tokens. Pickles take some 300 KB; a process that is sent the same one again and
+        again, as by a pool, builds it once.
+    Example:
+        >>> import tempfile
+        >>> import hf_scaffold as hs
+        >>> folder = tempfile.mkdtemp()
+        >>> tokenizer = hs.train_tokenizer(["hug hugs pug"], vocab_size=262, special_tokens=["<s>"])
+        >>> _ = tokenizer.save_pretrained(folder)
+        >>> encoder = hs.Encoder.from_pretrained(folder)
+        >>> encoder.decode(encoder.encode("hugs"))
+        'hugs'
+        >>> encoder.encode("<s>", allowed_special={"<s>"})
+        [0]
+    """
+
+    def __init__(self, tokenizer_json: str | bytes, scaffold_json: str | bytes) -> None:
+        self._set_up(Definition.parse(tokenizer_json, scaffold_json))
+
+    def _set_up(self, definition: Definition) -> None:
+        self._definition = definition
+        self._why_general = why_general(definition)
+        self._native = native_encoder(definition) if self._why_general is None else None
+        self._special = frozenset(token.content for token in definition.added_tokens if token.special)
+        # By the special tokens that are allowed, and by skip_special_tokens. No lock: whatever two threads
+        # make at once is the same.
+        self._finders: dict[frozenset[str], AddedTokenFinder] = {}
+        self._general: dict[frozenset[str], Callable[[str], list[int]]] = {}
+        self._decoders: dict[bool, Callable[[list[int]], str]] = {}
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
+        token: str | bool | None = None,
+        revision: str = "main",
+        subfolder: str = "",
+    ) -> Encoder:
+        """The encoder of a saved tokenizer.
+
+        Args: As for `AutoTokenizer.from_pretrained`: a folder, or a name on the Hub and what finds it there.
+        Raises:
+            FileNotFoundError: there is no such folder, or it lacks one of the two files.
+            ArtifactError: a file is malformed, or they don't fit; names the folder, file and violation.
+            OSError: the Hub can't be reached or has no such repository.
+        """
+        source = str(pretrained_model_name_or_path)
+        refuse_missing_folder(source)
+        folder = Path(source)
+        if not folder.is_dir():
+            from huggingface_hub import snapshot_download
+
+            inside = Path(subfolder)
+            folder = Path(
+                snapshot_download(
+                    source,
+                    revision=revision,
+                    cache_dir=cache_dir,
+                    token=token,
+                    local_files_only=local_files_only,
+                    allow_patterns=[(inside / name).as_posix() for name in FILES],
+                )
+            )
+        folder /= subfolder
+        contents = read_unmixed(str(folder), FILES, lambda: [(folder / name).read_bytes() for name in FILES])
+        try:
+            return cls(*contents)
+        except ArtifactError as error:
+            raise ArtifactError(f"{folder}: {error}") from error
+
+    # ---- what it is
+
+    @property
+    def vocab_size(self) -> int:
+        """How many public tokens there are besides added ones."""
+        return len(self._definition.vocab)
+
+    def __len__(self) -> int:
+        """How many public tokens there are, added ones included."""
+        return len(self._ids)
+
+    @property
+    def special_tokens(self) -> dict[str, int]:
+        """Each special token's id."""
+        return {token.content: token.id for token in self._definition.added_tokens if token.special}
+
+    @property
+    def why_general(self) -> str | None:
+        """Why text goes through `tokenizers`, which is exact but slower; None where native code takes it."""
+        return self._why_general
+
+    def token_to_id(self, token: str) -> int | None:
+        """The id of a public token, as written in tokenizer.json."""
+        return self._ids.get(token)
+
+    def id_to_token(self, token_id: int) -> str | None:
+        """The public token of an id, as written in tokenizer.json."""
+        return self._tokens.get(token_id)
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return self._definition.ids
+
+    @cached_property
+    def _tokens(self) -> dict[int, str]:
+        return {token_id: token for token, token_id in self._ids.items()}
+
+    # ---- encoding
+
+    def encode(
+        self,
+        text: str,
+        *,
+        add_special_tokens: bool = False,
+        allowed_special: Special = (),
+        disallowed_special: Special = "all",
+    ) -> list[int]:
+        """The ids of a text.
+
+        Args:
+            add_special_tokens: Whether the tokenizer's template frames them: its beginning and end tokens.
+            allowed_special: Special tokens that are read as such where the text spells them; "all" for all.
+            disallowed_special: Special tokens that must not be spelled; "all" are all that aren't allowed.
+        Raises:
+            ValueError: the text spells a disallowed special token, or holds a lone surrogate.
+            TypeError: text is no str.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"text is a {type(text).__name__}, not a str; for several, call encode_batch")
+        allowed = chosen(allowed_special, self._special)
+        refuse_spelled([text], chosen(disallowed_special, self._special) - allowed)
+        ids = self._ids_of(text, allowed)
+        return [*self._definition.before, *ids, *self._definition.after] if add_special_tokens else ids
+
+    def encode_batch(
+        self,
+        texts: Iterable[str],
+        *,
+        add_special_tokens: bool = False,
+        allowed_special: Special = (),
+        disallowed_special: Special = "all",
+    ) -> list[list[int]]:
+        """The ids of each text.
+
+        Args: As for `encode`; texts may be any iterable of strings, but not a string.
+        Raises: As `encode`.
+        """
+        import numpy as np
+
+        strings = strings_of(texts)
+        allowed = chosen(allowed_special, self._special)
+        refuse_spelled(strings, chosen(disallowed_special, self._special) - allowed)
+        ids, offsets = self._encode(strings, allowed)
+        spans = np.stack([offsets[:-1], offsets[1:]], axis=1).reshape(-1, 1, 2)
+        template = np.array([-1], np.int32)
+        if add_special_tokens:
+            template = np.array([*self._definition.before, -1, *self._definition.after], np.int32)
+        padding = np.zeros((len(strings), 2), np.int64)
+        return rows_as_lists(ids, spans, template, padding, 0, self._numbers)
+
+    def encode_batch_to_arrays(
+        self,
+        texts: Any,
+        *,
+        add_special_tokens: bool = False,
+        allowed_special: Special = (),
+        disallowed_special: Special = "all",
+    ) -> tuple[Ids, Offsets]:
+        """The ids of all texts in one array: the fastest way, as no Python object is made of any id.
+
+        Args: As for `encode_batch`; texts may also be UTF-8 as bytes, or a column of an Arrow table, of which
+            no string is made unless special tokens are looked for.
+        Returns:
+            int32 ids of all texts one after another, and len(texts) + 1 int64 offsets into them.
+        Raises: As `encode`; UnicodeDecodeError: bytes are no UTF-8.
+        """
+        import numpy as np
+
+        refuse_no_batch(texts)
+        given = texts if hasattr(texts, "to_pylist") else list(texts)
+        allowed = chosen(allowed_special, self._special)
+        refused = chosen(disallowed_special, self._special) - allowed
+        utf8 = None if refused or self._native is None else utf8_of(given)
+        if utf8 is not None:
+            ids, offsets = self._encode_utf8(*utf8, allowed)
+        else:
+            strings = strings_of(given)
+            refuse_spelled(strings, refused)
+            ids, offsets = self._encode(strings, allowed)
+        before, after = self._definition.before, self._definition.after
+        if add_special_tokens and (before or after):
+            return framed(ids, offsets, np.array(before, np.int32), np.array(after, np.int32))
+        return ids, offsets
+
+    def encode_to_arrow(self, texts: Any, **options: Any) -> Any:
+        """The ids of each text as a pyarrow array of lists of int32, without a copy of the ids.
+
+        Args: As for `encode_batch_to_arrays`.
+        Returns:
+            A ListArray; a LargeListArray where there are more than 2**31 - 1 ids.
+        """
+        import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
+
+        ids, offsets = self.encode_batch_to_arrays(texts, **options)
+        if offsets[-1] >= 1 << 31:
+            return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(ids))
+        return pa.ListArray.from_arrays(pa.array(offsets.astype("int32")), pa.array(ids))
+
+    def _ids_of(self, text: str, allowed: frozenset[str]) -> list[int]:
+        if self._native is not None:
+            ids = self._native.encode_one(text, self._finder(allowed))
+            if ids is not None:
+                return ids
+        return self._encode_generally(text, allowed)
+
+    def _encode(self, texts: Sequence[str], allowed: frozenset[str]) -> tuple[Ids, Offsets]:
+        """Ids of all texts one after another, without framing, and offsets."""
+        import numpy as np
+
+        if self._native is None:
+            rows = [self._encode_generally(text, allowed) for text in texts]
+            offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+            return np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets
+        threads = n_threads(sum(map(len, texts)))
+        ids, offsets, unsure = self._native.encode(texts, self._finder(allowed), threads)
+        return self._with_unsure(ids, offsets, unsure, (texts[i] for i in unsure), allowed)
+
+    def _encode_utf8(self, data: Any, offsets: Offsets, allowed: frozenset[str]) -> tuple[Ids, Offsets]:
+        assert self._native is not None
+        threads = n_threads(int(offsets[-1] - offsets[0]))
+        ids, ends, unsure = self._native.encode_utf8(data, offsets, self._finder(allowed), threads)
+        texts = (bytes(data[offsets[i] : offsets[i + 1]]).decode() for i in unsure)
+        return self._with_unsure(ids, ends, unsure, texts, allowed)
+
+    def _with_unsure(
+        self, ids: Ids, offsets: Offsets, unsure: list[int], texts: Iterable[str], allowed: frozenset[str]
+    ) -> tuple[Ids, Offsets]:
+        """The rows, with those filled in that native code left empty: `tokenizers` tells words apart."""
+        import numpy as np
+
+        if not unsure:
+            return ids, offsets
+        rows: list[Any] = [ids[begin:end] for begin, end in pairwise(offsets.tolist())]
+        for i, text in zip(unsure, texts, strict=True):
+            rows[i] = np.array(self._encode_generally(text, allowed), np.int32)
+        return np.concatenate(rows), np.cumsum([0, *map(len, rows)], dtype=np.int64)
+
+    def _encode_generally(self, text: str, allowed: frozenset[str]) -> list[int]:
+        text.encode()  # a lone surrogate is no text
+        if allowed not in self._general:
+            self._general[allowed] = general.encoder(self._definition, allowed)
+        return self._general[allowed](text)
+
+    def _finder(self, allowed: frozenset[str]) -> AddedTokenFinder:
+        finder = self._finders.get(allowed)
+        if finder is None:
+            finder = self._finders[allowed] = AddedTokenFinder(
+                (
+                    t.content,
+                    t.id,
+                    t.single_word,
+                    t.lstrip,
+                    t.rstrip,
+                    t.normalized,
+                    t.special and t.content not in allowed,
+                )
+                for t in self._definition.added_tokens
+            )
+        return finder
+
+    @cached_property
+    def _numbers(self) -> list[int]:
+        """The ids as objects, in order; not those far above the number of tokens."""
+        return list(range(min(self._definition.n_ids, 2 * len(self) + 1024)))
+
+    # ---- decoding
+
+    def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
+        """The text of ids; U+FFFD stands for bytes that are no UTF-8.
+
+        Raises:
+            OverflowError: an id is negative, or above 2**32 - 1. Others that no token has show nothing.
+            TypeError: an id is no integer.
+        """
+        return self._decoder(skip_special_tokens)(listed(ids))
+
+    def decode_batch(self, batch: Iterable[Iterable[int]], *, skip_special_tokens: bool = False) -> list[str]:
+        """The text of each row of ids, as `decode` gives it."""
+        decode = self._decoder(skip_special_tokens)
+        return [decode(listed(ids)) for ids in batch]
+
+    def decode_stream(self, *, skip_special_tokens: bool = False) -> DecodeStream:
+        """What gives the text of ids as they come.
+
+        Raises:
+            ConfigurationError: the decoder isn't byte-level, so that later ids may change earlier text.
+        """
+        if not self._decodes_bytes:
+            kind = (self._definition.decoder or {}).get("type")
+            raise ConfigurationError(f"only byte-level tokens can be streamed; here the decoder is {kind}")
+        return DecodeStream(self._bytes_of(skip_special_tokens))
+
+    def _decoder(self, skip_special_tokens: bool) -> Callable[[list[int]], str]:
+        key = bool(skip_special_tokens)
+        if key not in self._decoders:
+            if self._decodes_bytes:
+                self._decoders[key] = TokenDecoder(self._bytes_of(key)).decode
+            else:
+                self._decoders[key] = partial(
+                    general.decoder(self._definition).decode, skip_special_tokens=key
+                )
+        return self._decoders[key]
+
+    @property
+    def _decodes_bytes(self) -> bool:
+        # A normalizer may change how added tokens are shown.
+        definition = self._definition
+        return (definition.decoder or {}).get("type") == "ByteLevel" and not (
+            definition.normalizer and definition.added_tokens
+        )
+
+    def _bytes_of(self, skip_special_tokens: bool) -> dict[int, bytes]:
+        """What each id adds to the text."""
+        return {
+            token_id: symbols_to_bytes(token) if SYMBOL_TO_BYTE.keys() >= {*token} else token.encode()
+            for token, token_id in self._ids.items()
+            if not (skip_special_tokens and token in self._special)
+        }
+
+    # ---- pickling
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Encoder], tuple[bytes]]:
+        return _from_bytes, (self._pickled,)
+
+    @cached_property
+    def _pickled(self) -> bytes:
+        return self._definition.to_bytes()
+
+    def __repr__(self) -> str:
+        how = self._why_general or preset_of(self._definition.pre_tokenizer)
+        return f"Encoder({len(self):,} tokens; {how})"
+
+
+def listed(ids: Any) -> list[int]:
+    """Ids as a list, whose elements decoders check."""
+    return ids if isinstance(ids, list) else ids.tolist() if hasattr(ids, "tolist") else list(ids)
+
+
+@lru_cache(maxsize=4)
+def _from_bytes(data: bytes) -> Encoder:
+    encoder = Encoder.__new__(Encoder)
+    encoder._set_up(Definition.from_bytes(data))
+    return encoder

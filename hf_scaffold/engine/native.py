@@ -1,0 +1,44 @@
+"""The compiled encoder for a definition, where it knows the pipeline."""
+
+from __future__ import annotations
+
+from array import array
+
+from hf_scaffold._core.text_encoder import TextEncoder, rules_of
+from hf_scaffold.engine.definition import Definition
+from hf_scaffold.text.byte_level import BYTE_TO_SYMBOL
+from hf_scaffold.text.presets import preset_of
+
+__all__ = ["native_encoder", "why_general"]
+
+LARGEST_ID = (1 << 31) - 1  # the core's ids are 32 bits wide
+
+
+def why_general(definition: Definition) -> str | None:
+    """Why only `tokenizers` can encode for this definition; None if the compiled encoder can."""
+    model = definition.model
+    if model.get("unk_token") is not None or model.get("byte_fallback"):
+        return "the model has an unk_token or byte_fallback"
+    if model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"):
+        return "the model marks parts of words"
+    if definition.normalizer is not None:
+        return "there is a normalizer"
+    if preset_of(definition.pre_tokenizer) is None:
+        return "the pre-tokenizer is none of the presets"
+    if definition.n_ids + len(definition.demolish) > LARGEST_ID:
+        return f"ids go beyond {LARGEST_ID}, scaffold tokens included"
+    return None
+
+
+def native_encoder(definition: Definition) -> TextEncoder:
+    """The compiled encoder; `why_general` must be None."""
+    preset = preset_of(definition.pre_tokenizer)
+    assert preset is not None
+    vocab = definition.vocab
+    first_scaffold = max(vocab.values(), default=-1) + 1
+    ids = vocab | {token: first_scaffold + i for i, token in enumerate(definition.demolish)}
+    replacements = {
+        ids[token]: [vocab[part] for part in parts] for token, parts in definition.demolish.items()
+    }
+    byte_ids = array("i", [vocab.get(symbol, -1) for _, symbol in sorted(BYTE_TO_SYMBOL.items())])
+    return TextEncoder(preset, byte_ids, rules_of(definition.merges, ids), replacements)

@@ -1,0 +1,67 @@
+"""The presets for bytes, as `pre_tokenizer` in tokenizer.json: those that native scanners know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["ENTRIES", "preset_of"]
+
+# As in meta-llama/Meta-Llama-3-8B's tokenizer.json.
+LLAMA3_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+    r"|[^\r\n\p{L}\p{N}]?\p{L}+"
+    r"|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+"
+    r"|\s+(?!\S)"
+    r"|\s+"
+)
+# o200k_base, as in Xenova/gpt-4o's tokenizer.json.
+GPT4O_PATTERN = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*"
+    r"|\s*[\r\n]+"
+    r"|\s+(?!\S)"
+    r"|\s+"
+)
+
+
+def _byte_level(use_regex: bool) -> dict[str, Any]:
+    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
+
+
+def _sequence(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "Sequence", "pretokenizers": [*steps]}
+
+
+def _split(pattern: str) -> dict[str, Any]:
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    return _sequence(split, _byte_level(False))
+
+
+ENTRIES: dict[str, dict[str, Any]] = {
+    "gpt2-digits": _sequence({"type": "Digits", "individual_digits": True}, _byte_level(True)),
+    "gpt2": _byte_level(True),
+    "llama3": _split(LLAMA3_PATTERN),
+    "gpt4o": _split(GPT4O_PATTERN),
+}
+
+
+def preset_of(pre_tokenizer: Any) -> str | None:
+    """The preset whose native scanner splits text just as this entry does; None if there is none.
+
+    Example:
+        >>> preset_of({"type": "ByteLevel", "add_prefix_space": False, "use_regex": True})
+        'gpt2'
+    """
+    entry = _without_offsets(pre_tokenizer)
+    return next((name for name, known in ENTRIES.items() if _without_offsets(known) == entry), None)
+
+
+def _without_offsets(entry: Any) -> Any:
+    """The entry without what only concerns offsets."""
+    if isinstance(entry, dict):
+        return {key: _without_offsets(value) for key, value in entry.items() if key != "trim_offsets"}
+    return [*map(_without_offsets, entry)] if isinstance(entry, list) else entry

@@ -1,0 +1,274 @@
+"""`Encoder`: ids and text as the tokenizer class gives them, without transformers."""
+
+import json
+import pickle
+import random
+import subprocess
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from multiprocessing import get_context
+
+import malformed
+import native_cases
+import pyarrow as pa
+import pytest
+import toys
+from attack.seeds import TOKENIZERS
+from transformers import AutoTokenizer
+
+import hf_scaffold as hs
+from hf_scaffold.errors import ArtifactError
+from hf_scaffold.text.presets import preset_of
+from hf_scaffold.text.pretokenizers import PRESETS, get_pretokenizer
+
+TEXTS = [
+    "", "a", " Arizona banana", "international<|eos|> zona", "<w3> x<w4>ana<|call|>", "日本語 été\u0301 🙂🙃",
+    "\x00\ufeff\n\n \t 42's", "abab" * 40, "<unk> </s><|bos|><|tool|>", "nationality'LL  hugs", "▁##a</w>",
+    "zon" * 3, "zona zonazona azona", "<s>", "<|pad|><|eos|",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=TOKENIZERS)
+def saved(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved") / "tokenizer"
+    TOKENIZERS[request.param](folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tokenizer(saved):
+    return AutoTokenizer.from_pretrained(saved)
+
+
+@pytest.fixture(scope="module")
+def encoder(saved):
+    return hs.Encoder.from_pretrained(saved)
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("toy")
+    toys.tokenizer(post_processor="bos and eos").save_pretrained(folder)
+    return hs.Encoder.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("framed", [False, True])
+@pytest.mark.parametrize("split", [False, True])
+def test_ids_are_those_of_the_tokenizer(encoder, tokenizer, framed, split):
+    options = {
+        "allowed_special": () if split else "all",
+        "disallowed_special": (),
+        "add_special_tokens": framed,
+    }
+    expected = [
+        tokenizer(text, add_special_tokens=framed, split_special_tokens=split).input_ids for text in TEXTS
+    ]
+    assert [encoder.encode(text, **options) for text in TEXTS] == expected
+    assert encoder.encode_batch(TEXTS, **options) == expected
+    assert encoder.encode_batch(iter(TEXTS), **options) == expected
+    assert encoder.encode_batch([], **options) == []
+    for texts in (TEXTS, [text.encode() for text in TEXTS], pa.array(TEXTS), pa.chunked_array([TEXTS])):
+        ids, offsets = encoder.encode_batch_to_arrays(texts, **options)
+        assert (ids.dtype, offsets.dtype) == ("int32", "int64")
+        assert [ids[a:b].tolist() for a, b in pairwise(offsets)] == expected
+        assert encoder.encode_to_arrow(texts, **options).to_pylist() == expected
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_text_is_that_of_the_tokenizer(encoder, tokenizer, skip):
+    rows = [tokenizer(text).input_ids for text in TEXTS]
+    rows += [random.Random(seed).choices(range(len(tokenizer)), k=20) for seed in range(50)]
+    expected = [tokenizer.decode(row, skip_special_tokens=skip) for row in rows]
+    assert [encoder.decode(row, skip_special_tokens=skip) for row in rows] == expected
+    assert encoder.decode_batch(rows, skip_special_tokens=skip) == expected
+    if encoder.why_general is None:
+        for row, text in zip(rows, expected, strict=True):
+            stream = encoder.decode_stream(skip_special_tokens=skip)
+            assert "".join([*map(stream.step, row), stream.finish()]) == text
+
+
+def test_it_knows_its_tokens(encoder, tokenizer):
+    assert (encoder.vocab_size, len(encoder)) == (tokenizer.vocab_size, len(tokenizer))
+    added = tokenizer.added_tokens_decoder.items()
+    assert encoder.special_tokens == {token.content: i for i, token in added if token.special}
+    for token, token_id in tokenizer.get_vocab().items():
+        assert encoder.token_to_id(token) == token_id
+        assert encoder.id_to_token(token_id) == token
+    assert encoder.token_to_id("no such") is encoder.id_to_token(1 << 40) is None
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_tokenizers_and_texts(seed, tmp_path):
+    rng = random.Random(f"engine.{seed}")
+    made = native_cases.random_tokenizer(rng)
+    tokenizer = made.made()
+    tokenizer.save_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)  # what is saved tells no order of additions
+    encoder = hs.Encoder.from_pretrained(tmp_path)
+    texts = [native_cases.random_text(rng, made) for _ in range(100)]
+    for split in (False, True):
+        options = {"allowed_special": () if split else "all", "disallowed_special": ()}
+        expected = tokenizer(texts, split_special_tokens=split).input_ids
+        assert encoder.encode_batch(texts, add_special_tokens=True, **options) == expected
+        for text, ids in zip(texts[:20], expected, strict=False):
+            assert encoder.encode(text, add_special_tokens=True, **options) == ids
+            assert encoder.decode(ids) == tokenizer.decode(ids)
+
+
+# ---- special tokens
+
+
+def test_a_special_token_in_text_is_an_error_unless_it_is_allowed(toy):
+    text = "hug<|eos|> pug<|pad|>"
+    eos, pad = toy.token_to_id("<|eos|>"), toy.token_to_id("<|pad|>")
+    with pytest.raises(ValueError, match=r"the text spells the special token '<\|eos\|>' at character 3"):
+        toy.encode(text)
+    with pytest.raises(ValueError, match=r"text 1 spells the special token '<\|pad\|>' at character 14"):
+        toy.encode_batch(["hug", text], allowed_special={"<|eos|>"})
+    with pytest.raises(ValueError, match=r"text 0 spells"):
+        toy.encode_batch_to_arrays([text.encode(), b""])
+    some = toy.encode(text, allowed_special={"<|eos|>"}, disallowed_special=())
+    assert eos in some
+    assert pad not in some
+    assert toy.encode(text, allowed_special="all").count(pad) == 1
+    assert not {eos, pad} & {*toy.encode(text, disallowed_special=())}
+    assert toy.encode(text, disallowed_special={"<|bos|>"}) == toy.encode(text, disallowed_special=())
+    assert toy.decode(some) == text
+
+
+def test_a_string_is_no_set_of_special_tokens(toy):
+    with pytest.raises(TypeError, match=r"write \{'<\|eos\|>'\}"):
+        toy.encode("hug", allowed_special="<|eos|>")
+    assert toy.encode("<|eos|>", allowed_special=["<|eos|>", "no such token"]) == [toy.token_to_id("<|eos|>")]
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize("texts", ["hug", b"hug", {"text": ["hug"]}, pa.table({"text": ["hug"]})])
+def test_a_single_text_is_no_batch(toy, texts):
+    for call in (toy.encode_batch, toy.encode_batch_to_arrays, toy.encode_to_arrow):
+        with pytest.raises(TypeError, match="not a batch of texts"):
+            call(texts)
+
+
+def test_what_is_no_text_is_named(toy):
+    for texts in (["hug", None], pa.array(["hug", None])):
+        with pytest.raises(TypeError, match=r"texts\[1\] is null"):
+            toy.encode_batch_to_arrays(texts, disallowed_special=())
+    with pytest.raises(TypeError, match="text is a list, not a str; for several, call encode_batch"):
+        toy.encode(["hug"])
+    with pytest.raises(UnicodeDecodeError):
+        toy.encode_batch_to_arrays([b"hug", b"\xff"], disallowed_special=())
+    for call in (toy.encode, lambda text: toy.encode_batch(["hug", text])):
+        with pytest.raises(UnicodeEncodeError):
+            call("hug\ud800")
+    with pytest.raises(OverflowError):
+        toy.decode([-1])
+    with pytest.raises(TypeError):
+        toy.decode(["hug"])
+    assert toy.decode([1 << 31]) == ""
+
+
+def test_malformed_files_are_refused_by_name(saved, tmp_path):
+    contents = {name: (saved / name).read_bytes() for name in ("tokenizer.json", "scaffold.json")}
+    n_refused = 0
+    for name, content in contents.items():
+        document = json.loads(content)
+        broken = [*malformed.NO_JSON, *(text for text, _ in malformed.variants(document, depth=2))]
+        for text in broken:
+            files = contents | {
+                name: text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+            }
+            try:
+                encoder = hs.Encoder(*files.values())
+            except ArtifactError as error:
+                n_refused += ".json" in str(error)
+            else:
+                encoder.decode(encoder.encode("hug", disallowed_special=()))
+    assert n_refused > 50
+
+
+def test_a_folder_without_the_files_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        hs.Encoder.from_pretrained(tmp_path / "none")
+    with pytest.raises(FileNotFoundError, match=r"tokenizer\.json"):
+        hs.Encoder.from_pretrained(tmp_path)
+
+
+# ---- many hands
+
+
+def test_threads_share_it(toy):
+    texts = [f"{text} {i}" for i in range(50) for text in TEXTS]
+    options = {"allowed_special": "all"}
+    expected = toy.encode_batch(texts, **options)
+    fresh = pickle.loads(pickle.dumps(toy))
+    barrier = threading.Barrier(8)
+
+    def work(number):
+        barrier.wait()
+        if number % 2:
+            return fresh.encode_batch(texts, **options)
+        return [fresh.encode(text, **options) for text in texts]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(result == expected for result in pool.map(work, range(8)))
+
+
+def encode_framed(encoder, text):
+    return id(encoder), encoder.encode(text, add_special_tokens=True, allowed_special="all")
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_pool_builds_it_once_a_process(toy, method):
+    with get_context(method).Pool(1) as pool:
+        results = pool.starmap(encode_framed, [(toy, text) for text in TEXTS], chunksize=1)
+    assert [ids for _, ids in results] == [encode_framed(toy, text)[1] for text in TEXTS]
+    assert len({number for number, _ in results}) == 1
+
+
+def test_pickled_it_is_small_and_the_same(encoder):
+    data = pickle.dumps(encoder)
+    copied = pickle.loads(data)
+    options = {"allowed_special": "all", "add_special_tokens": True}
+    assert copied.encode_batch(TEXTS, **options) == encoder.encode_batch(TEXTS, **options)
+    assert copied.decode(range(len(encoder))) == encoder.decode(range(len(encoder)))
+    assert len(data) < 20_000
+    assert repr(copied) == repr(encoder)
+
+
+def test_it_needs_neither_transformers_nor_tokenizers(tmp_path):
+    toys.tokenizer(post_processor="bos and eos").save_pretrained(tmp_path)
+    code = f"""
+import sys
+import hf_scaffold as hs
+encoder = hs.Encoder.from_pretrained({str(tmp_path)!r})
+ids = encoder.encode_batch(["Arizona", "zona"], add_special_tokens=True)
+assert [encoder.decode(row, skip_special_tokens=True) for row in ids] == ["Arizona", "zona"]
+print(*sorted({{"transformers", "tokenizers", "pyarrow", "huggingface_hub", "torch"}} & sys.modules.keys()))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_known_by_their_entries(name):
+    assert preset_of(json.loads(get_pretokenizer(name).to_json())["pre_tokenizer"]) == name
+    entry = json.loads(get_pretokenizer(name).to_json())["pre_tokenizer"]
+    assert preset_of({**entry, "more": True}) is None
+
+
+def test_a_saved_dropout_is_not_applied(tmp_path):
+    tokenizer = toys.tokenizer()
+    expected = tokenizer("Arizona nationality").input_ids
+    tokenizer.dropout = 0.9
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tokenizer.save_pretrained(tmp_path)
+    assert hs.Encoder.from_pretrained(tmp_path).encode("Arizona nationality") == expected
