@@ -9,7 +9,7 @@ from typing import Any
 import toys
 from tokenizers import AddedToken
 
-from hf_scaffold.engine.calls import LazyEncodings
+from hf_scaffold.native.calls import LazyEncodings
 from hf_scaffold.text.byte_level import symbols_to_bytes
 from hf_scaffold.text.pretokenizers import PRESETS, get_pretokenizer
 

@@ -152,7 +152,7 @@ forbidden = (
 )
 from pathlib import Path
 from transformers import AutoTokenizer
-import hf_scaffold as hs, hf_scaffold.engine.calls, pyarrow.parquet
+import hf_scaffold as hs, hf_scaffold.native.calls, pyarrow.parquet
 AutoTokenizer.from_pretrained(sys.argv[1] + "/byte-level")("a")  # what is imported late is there from now on
 seen = []
 sys.addaudithook(lambda event, args: seen.append(event) if event in forbidden else None)

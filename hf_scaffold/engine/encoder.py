@@ -12,6 +12,7 @@ from hf_scaffold._core.text_encoder import AddedTokenFinder, framed, rows_as_lis
 from hf_scaffold._core.token_decoder import TokenDecoder
 from hf_scaffold._utils.files import read_unmixed, refuse_missing_folder
 from hf_scaffold.engine import general
+from hf_scaffold.engine.compiled import native_encoder, why_general
 from hf_scaffold.engine.definition import Definition
 from hf_scaffold.engine.inputs import (
     Special,
@@ -22,7 +23,6 @@ from hf_scaffold.engine.inputs import (
     strings_of,
     utf8_of,
 )
-from hf_scaffold.engine.native import native_encoder, why_general
 from hf_scaffold.engine.streaming import DecodeStream
 from hf_scaffold.errors import ArtifactError, ConfigurationError
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes

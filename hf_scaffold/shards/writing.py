@@ -396,7 +396,7 @@ def _remove_others(folder: Path, shards: Sequence[Shard]) -> None:
 
 def _cut_for(tokenizer: ScaffoldTokenizerFast) -> Callable[[bytes], int]:
     """Where a document can be cut without changing an id, as `iter_documents` asks."""
-    from hf_scaffold.engine.sessions import NotNativeError, preset_of
+    from hf_scaffold.native.sessions import NotNativeError, preset_of
 
     added = tokenizer.added_tokens_decoder.values()
     cross_white_space = any(t.lstrip or t.rstrip or len(t.content.split()) != 1 for t in added)

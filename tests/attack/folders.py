@@ -422,7 +422,7 @@ def prepare(work: Path) -> Campaign:
     import transformers
 
     import hf_scaffold.counting.counts
-    import hf_scaffold.engine.calls
+    import hf_scaffold.native.calls
     import hf_scaffold.shards.writing  # noqa: F401
 
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)

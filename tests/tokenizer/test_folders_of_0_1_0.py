@@ -37,7 +37,7 @@ assert arrays.tolist() == [i for ids in then["ids"].values() for i in ids]
 """
 WITH_THE_PACKAGE = """
 assert path == "native", path
-assert "hf_scaffold.engine.calls" in sys.modules
+assert "hf_scaffold.native.calls" in sys.modules
 new = tokenizer.train_new_from_iterator(["hugs and pugs"] * 9, 259)
 assert len(new) == 260  # with "new word"
 from unittest import mock

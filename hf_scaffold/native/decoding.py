@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel
 
 from hf_scaffold._core.token_decoder import TokenDecoder
-from hf_scaffold.engine.sessions import NotNativeError
+from hf_scaffold.native.sessions import NotNativeError
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes
 
 if TYPE_CHECKING:

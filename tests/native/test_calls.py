@@ -44,10 +44,10 @@ from hf_scaffold import tokenization_scaffold
 from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
 from hf_scaffold._core.token_decoder import TokenDecoder
 from hf_scaffold._utils.cpus import n_cpus
-from hf_scaffold.engine.calls import LazyEncodings
-from hf_scaffold.engine.decoding import shown_bytes
-from hf_scaffold.engine.encoding import LEAST_FOR_THREADS, n_threads
 from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.native.calls import LazyEncodings
+from hf_scaffold.native.decoding import shown_bytes
+from hf_scaffold.native.encoding import LEAST_FOR_THREADS, n_threads
 from hf_scaffold.text.pretokenizers import PRESETS
 
 torch = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
@@ -102,7 +102,7 @@ def test_a_wrong_answer_is_found_and_made_small(monkeypatch):
         def encode(self, texts, *args):
             return right(self.encoder, [text.replace("zo\t", "z\t") for text in texts], *args)
 
-    monkeypatch.setattr("hf_scaffold.engine.sessions.TextEncoder", lambda *args: Wrong(TextEncoder(*args)))
+    monkeypatch.setattr("hf_scaffold.native.sessions.TextEncoder", lambda *args: Wrong(TextEncoder(*args)))
     made = Tokenizer(preset="llama3", added=(("é", {"lstrip": True}),), settings={"padding_side": "left"})
     call = Call(["some text", "more of zo\t it", ""], options={"padding": True, "return_length": True})
     assert not are_answered_alike(made, call)
@@ -206,7 +206,7 @@ def test_tensors(return_tensors, pair):
 
 
 def test_torch_tensors_are_refused_without_torch(monkeypatch, native):
-    for module in ("hf_scaffold.engine.rows", "transformers.tokenization_utils_base"):
+    for module in ("hf_scaffold.native.rows", "transformers.tokenization_utils_base"):
         monkeypatch.setattr(f"{module}.is_torch_available", lambda: False)
     tokenizer = toys.tokenizer(native=native)
     with pytest.raises(ImportError, match="Unable to convert output to PyTorch tensors"):
@@ -614,7 +614,7 @@ def test_the_number_of_threads_that_is_asked_for(monkeypatch, wanted, number):
     """As the backend reads it; where it can't, or there is none, each processor has one."""
     monkeypatch.setenv("RAYON_NUM_THREADS", wanted)
     monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
-    monkeypatch.setattr("hf_scaffold.engine.encoding.multiprocessing.parent_process", lambda: None)
+    monkeypatch.setattr("hf_scaffold.native.encoding.multiprocessing.parent_process", lambda: None)
     assert n_threads(LEAST_FOR_THREADS) == (number or n_cpus())
     assert n_threads(LEAST_FOR_THREADS - 1) == 1
 
@@ -984,7 +984,7 @@ def test_a_part_in_python_does_not_make_decoding_start_anew(part, monkeypatch):
     made = []
     shown = shown_bytes
     monkeypatch.setattr(
-        "hf_scaffold.engine.decoding.shown_bytes", lambda *args: made.append(args) or shown(*args)
+        "hf_scaffold.native.decoding.shown_bytes", lambda *args: made.append(args) or shown(*args)
     )
     parts = []
     for tokenizer in (native, general):

@@ -19,10 +19,11 @@ from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils.generic import PaddingStrategy
 
 from hf_scaffold._core.text_encoder import framed
-from hf_scaffold.engine.dropout import Dropout, encoding_of
-from hf_scaffold.engine.encoding import are_texts, encode_sequences, encode_text, encode_utf8
-from hf_scaffold.engine.rows import Options, Row, Rows, in_form, makes_matrices, rows_of
-from hf_scaffold.engine.sessions import Ends, Ids, NotNativeError, Session, session_of
+from hf_scaffold.engine.inputs import utf8_of
+from hf_scaffold.native.dropout import Dropout, encoding_of
+from hf_scaffold.native.encoding import are_texts, encode_sequences, encode_text, encode_utf8
+from hf_scaffold.native.rows import Options, Row, Rows, in_form, makes_matrices, rows_of
+from hf_scaffold.native.sessions import Ends, Ids, NotNativeError, Session, session_of
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import CallBackend, ScaffoldTokenizerFast

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -12,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hf_scaffold._core.text_encoder import AddedTokenFinder
-from hf_scaffold._utils.cpus import n_cpus
-from hf_scaffold.engine.dropout import Dropout
-from hf_scaffold.engine.sessions import FIRST_MARK, Ends, Ids, NotNativeError, Session
+from hf_scaffold.engine.inputs import n_threads
+from hf_scaffold.native.dropout import Dropout
+from hf_scaffold.native.sessions import FIRST_MARK, Ends, Ids, NotNativeError, Session
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
