@@ -8,8 +8,6 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy
 from libcpp.memory cimport make_shared, shared_ptr, unique_ptr, weak_ptr
 
-import numpy as np
-
 from hf_scaffold.errors import ConfigurationError
 
 from bpe_encoder cimport BpeEncoder, add_rules, checked, set_bytes, set_replacements
@@ -111,8 +109,16 @@ cdef Text text_of(object text):
     return view
 
 
+# NumPy takes longer to import than a tokenizer takes to load, and single texts don't need it.
+cdef numpy():
+    import numpy
+
+    return numpy
+
+
 # The ids as an array, which from now on has their memory.
 cdef array_of(IdBuffer& ids):
+    np = numpy()
     cdef Py_ssize_t n = ids.size()
     if n == 0:
         return np.empty(0, dtype=np.int32)
@@ -157,13 +163,12 @@ cdef class AddedTokenFinder:
 
 def rules_of(list merges not None, dict ids not None):
     """Merges, pairs of tokens, as `TextEncoder` takes them, given the ids of tokens."""
-    cdef Py_ssize_t i
     cdef tuple kept = tuple(merges)
-    rules = np.empty((len(kept), 3), dtype=np.int32)
-    cdef token_id_t[:, ::1] row = rules
+    cdef Py_ssize_t i, n = len(kept)
+    cdef token_id_t[:, ::1] row = view.array((max(n, 1), 3), sizeof(token_id_t), "i", mode="c")
     for i, (left, right) in enumerate(kept):
         row[i, 0], row[i, 1], row[i, 2] = ids[left], ids[right], ids[left + right]
-    return rules
+    return memoryview(row[:n])
 
 
 cdef class TextEncoder:
@@ -318,6 +323,7 @@ cdef class TextEncoder:
         return pipeline
 
     cdef arrays(self, Batch* batch, Py_ssize_t n):
+        np = numpy()
         self.run(batch)
         offsets = np.zeros(n + 1, dtype=np.int64)
         cdef int64_t[::1] ends = offsets
@@ -362,6 +368,7 @@ def framed(
     cdef Py_ssize_t n = offsets.shape[0] - 1
     if n < 0 or offsets[0] != 0 or not 0 <= offsets[n] <= ids.shape[0]:
         raise ValueError(f"offsets must ascend from 0 up to {ids.shape[0]}, the number of ids")
+    np = numpy()
     made = np.empty(offsets[n] + n * (before.shape[0] + after.shape[0]), dtype=np.int32)
     ends = np.empty(n + 1, dtype=np.int64)
     cdef token_id_t[::1] made_view = made

@@ -26,7 +26,6 @@ if PathFinder.find_spec(f"{__name__}._core.trainer", [os.path.join(__path__[0], 
 
 from hf_scaffold._registration import register_with_auto_tokenizer
 from hf_scaffold._utils.provided import provide
-from hf_scaffold._utils.version import __version__ as __version__
 
 # What methods of upper floors do on lower ones: the floors know nothing of those below.
 provide({"ScaffoldBPE.to_tokenizer": "hf_scaffold.tokenizer.building:build_tokenizer"})

@@ -1,10 +1,12 @@
+from array import array
+
 import numpy as np
 from numpy.typing import NDArray
 
 class PretokenEncoder:
     def __init__(
         self,
-        symbols: NDArray[np.int32] | dict[tuple[bytes, bool, bool], int],
+        symbols: NDArray[np.int32] | array[int] | dict[tuple[bytes, bool, bool], int],
         rules: NDArray[np.int32],
         replacements: dict[int, list[int]],
         wholes: dict[bytes, int],

@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 class AddedTokenFinder:
     def __init__(self, tokens: Iterable[Sequence[object]]) -> None: ...
 
-def rules_of(merges: list[list[str]], ids: dict[str, int]) -> NDArray[np.int32]: ...
+def rules_of(merges: list[list[str]], ids: dict[str, int]) -> memoryview: ...
 
 class TextEncoder:
     def __init__(
         self,
         preset: str,
         byte_ids: NDArray[np.int32] | array[int],
-        rules: NDArray[np.int32],
+        rules: NDArray[np.int32] | memoryview,
         replacements: dict[int, list[int]],
         *,
         _colliding: bool = False,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from array import array
-
 from hf_scaffold._core.text_encoder import TextEncoder, rules_of
 from hf_scaffold.engine.definition import Definition
-from hf_scaffold.text.byte_level import BYTE_TO_SYMBOL
+from hf_scaffold.text.byte_level import ids_of_bytes
 from hf_scaffold.text.presets import preset_of
 
 __all__ = ["native_encoder", "why_general"]
@@ -40,5 +38,4 @@ def native_encoder(definition: Definition) -> TextEncoder:
     replacements = {
         ids[token]: [vocab[part] for part in parts] for token, parts in definition.demolish.items()
     }
-    byte_ids = array("i", [vocab.get(symbol, -1) for _, symbol in sorted(BYTE_TO_SYMBOL.items())])
-    return TextEncoder(preset, byte_ids, rules_of(definition.merges, ids), replacements)
+    return TextEncoder(preset, ids_of_bytes(vocab), rules_of(definition.merges, ids), replacements)

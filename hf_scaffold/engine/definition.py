@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
 from hf_scaffold._utils.strict_json import parse, shown
@@ -138,7 +139,7 @@ def _tokenizer_violations(content: Entry) -> Iterator[str]:
         return
     vocab: Any = model.get("vocab")
     added = content.get("added_tokens") or []
-    if not isinstance(vocab, dict) or not all(type(token_id) is int for token_id in vocab.values()):
+    if not isinstance(vocab, dict) or not {int}.issuperset(map(type, vocab.values())):
         yield "model.vocab must map tokens to ids"
     if not isinstance(added, list) or not all(map(_is_added_token, added)):
         yield "added_tokens must be a list of objects with id, content, single_word, lstrip, rstrip, …"
@@ -171,10 +172,11 @@ def _is_added_token(entry: Any) -> bool:
 
 def _id_violations(vocab: dict[str, int], added: list[Entry]) -> Iterator[str]:
     """Ids that two tokens share, or that are far above the number of tokens."""
-    owners: dict[int, str] = {}
-    for token, token_id in [*vocab.items(), *((entry["content"], entry["id"]) for entry in added)]:
-        if owners.setdefault(token_id, token) != token:
-            yield f"{shown(owners[token_id])} and {shown(token)} share the id {token_id}"
+    pairs = {*vocab.items(), *((entry["content"], entry["id"]) for entry in added)}
+    owners = {token_id: token for token, token_id in pairs}
+    for token, token_id in sorted(pairs) if len(owners) < len(pairs) else ():
+        if owners[token_id] != token:
+            yield f"{shown(token)} and {shown(owners[token_id])} share the id {token_id}"
     limit = min(max(FREE_IDS, sum(map(len, vocab)) + 5 * len(vocab)), FIRST_SCAFFOLD_ID)
     for token_id in (min(owners, default=0), max(owners, default=0)):
         if not 0 <= token_id < limit:
@@ -185,35 +187,40 @@ def _scaffold_violations(content: Entry) -> Iterator[str]:
     if content.get("version") != 1 or type(content["version"]) is not int:
         yield f"version is {shown(content.get('version'))}, not 1; update hf_scaffold"
     merges, demolish = content.get("merges"), content.get("demolish")
-    if not isinstance(merges, list) or not all(_are_tokens(pair) and len(pair) == 2 for pair in merges):
+    if not isinstance(merges, list) or not _are_tokens(merges) or not {2}.issuperset(map(len, merges)):
         yield "merges must be a list of [left, right]"
-    if not isinstance(demolish, dict) or not all(map(_are_tokens, demolish.values())):
+    if not isinstance(demolish, dict) or not _are_tokens(demolish.values()):
         yield "demolish must map scaffold tokens to lists of tokens"
 
 
-def _are_tokens(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(token, str) and token for token in value)
+def _are_tokens(rows: Collection[Any]) -> bool:
+    """Whether each is a list of strings, none of them empty."""
+    if not {list}.issuperset(map(type, rows)):
+        return False
+    return {str}.issuperset(map(type, chain.from_iterable(rows))) and all(chain.from_iterable(rows))
 
 
 def _misfits(definition: Definition) -> Iterator[str]:
     """What in scaffold.json names a token that isn't there, or spells something else."""
-    vocab, demolish = definition.vocab, definition.demolish
+    vocab, merges, demolish = definition.vocab, definition.merges, definition.demolish
     prefix = definition.model.get("continuing_subword_prefix", "")
     n = len(prefix)
     known = vocab.keys() | demolish.keys()
-    made = set()
-    for rank, (left, right) in enumerate(definition.merges):
-        token = left + right[n:]
-        if not (left in known and right in known and token in known and right.startswith(prefix)):
-            pair = f"({shown(left)}, {shown(right)})"
-            yield f"merges[{rank}], {pair}, names or makes a token that is neither public nor a scaffold"
-        made.add(token)
+    made = [left + right[n:] for left, right in merges]
+    # First all together, which takes a tenth of the time.
+    if prefix or not known.issuperset(chain(made, chain.from_iterable(merges))):
+        for rank, (left, right) in enumerate(merges):
+            if not (known >= {left, right, made[rank]} and right.startswith(prefix)):
+                pair = f"({shown(left)}, {shown(right)})"
+                yield f"merges[{rank}], {pair}, names or makes a token that is neither public nor a scaffold"
+    if unmade := demolish.keys() - made:
+        yield f"no merge makes the scaffold token {shown(min(unmade))}"
+    if public := demolish.keys() & vocab.keys():
+        yield f"{shown(min(public))} is demolished, though it is a public token"
     for token, parts in demolish.items():
-        if token in vocab or token not in made:
-            yield f"{shown(token)} is demolished, though it is public, or no merge makes it"
-        if not all(part in vocab for part in parts):
+        if not vocab.keys() >= {*parts}:
             yield f"{shown(token)} is demolished to {shown(parts)}, and not all of these are public tokens"
-        if not parts or parts[0] + "".join(part[n:] for part in parts[1:]) != token:
+        if not parts or parts[0] + "".join([part[n:] for part in parts[1:]]) != token:
             yield f"{shown(token)} is demolished to {shown(parts)}, which spells something else"
 
 

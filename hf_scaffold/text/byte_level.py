@@ -1,10 +1,8 @@
 """GPT-2's byte-level alphabet: one visible character for each byte."""
 
+from array import array
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
-
-import numpy as np
-from numpy.typing import NDArray
 
 __all__ = [
     "BYTE_TO_SYMBOL",
@@ -37,14 +35,14 @@ def bytes_to_symbols(data: bytes) -> str:
     return data.decode("latin-1").translate(BYTE_TO_SYMBOL)
 
 
-def ids_of_bytes(vocab: Mapping[str, int]) -> NDArray[np.int32]:
-    """The id of each byte's token, -1 where there is none.
+def ids_of_bytes(vocab: Mapping[str, int]) -> "array[int]":
+    """The id of each byte's token, -1 where there is none: 256 of 32 bits.
 
     Example:
         >>> ids_of_bytes({"a": 0, "b": 1})[96:100].tolist()
         [-1, 0, 1, -1]
     """
-    return np.array([vocab.get(BYTE_TO_SYMBOL[byte], -1) for byte in range(256)], np.int32)
+    return array("i", [vocab.get(BYTE_TO_SYMBOL[byte], -1) for byte in range(256)])
 
 
 def symbols_to_bytes(symbols: str) -> bytes:
