@@ -196,8 +196,8 @@ def test_chat_templates_run_only_when_asked_for_and_in_a_sandbox(folder):
 def test_each_promise_names_tests_that_exist(page):
     text = page.read_text(encoding="utf-8")
     promises = re.findall(r"^- .*(?:\n  .*)*", text, re.MULTILINE) if page.name == "security.md" else []
-    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", text)
-    assert all(re.search(r"`test_\w+\.py::test_\w+`", promise) for promise in promises)
+    named = re.findall(r"`((?:\w+/)?test_\w+\.py)::(test_\w+)`", text)
+    assert all(re.search(r"`(?:\w+/)?test_\w+\.py::test_\w+`", promise) for promise in promises)
     for file, test in named:
         assert f"\ndef {test}(" in (HERE / file).read_text(encoding="utf-8"), f"{file}::{test}"
     assert named or page.name == "SECURITY.md"

@@ -43,6 +43,9 @@ WITHOUT_EXAMPLES = {
     "tokenizer.like": f"{ELSEWHERE}train_tokenizer",
     "tokenizer.loading": "it needs a Hub, or its absence, as tests have",
     "training.agreement": f"{ELSEWHERE}train, whose artifacts have a raw_agreement",
+    "training.checks": f"{ELSEWHERE}ScaffoldBPE",
+    "training.files": f"{ELSEWHERE}ScaffoldBPE",
+    "training.parts": f"{ELSEWHERE}ScaffoldBPE",
 }
 
 

@@ -18,8 +18,10 @@ from transformers import AutoTokenizer
 
 import hf_scaffold as hs
 from hf_scaffold.errors import ArtifactError
+from hf_scaffold.text.symbols import Affixes
 from hf_scaffold.tokenization_scaffold import FREE_IDS, ScaffoldTokenizerFast
 from hf_scaffold.training.artifact import ScaffoldBPE
+from hf_scaffold.training.demolishing import derive_demolish_map
 
 COUNTS = {"Arizona": 50, "zone": 3, "Ari": 4, "zon": 2, "banana": 20, "hugs": 5, "hug": 9}
 SETTINGS = [
@@ -350,9 +352,9 @@ import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
+from hf_scaffold.text.symbols import Affixes
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.demolishing import derive_demolish_map
-from hf_scaffold.text.symbols import Affixes
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast, violations
 """
 
@@ -437,10 +439,10 @@ def test_a_message_is_short_however_long_the_file(artifact, folder):
 def test_the_order_of_rules_never_mattered():
     """As the walk that went through all rules until nothing changed."""
     rules = [("a", "##b"), ("ab", "##c"), ("a", "##bc"), ("##b", "##c"), ("##bc", "##d"), ("abc", "##d")]
-    affixes = hs.artifact.Affixes("##", "")
+    affixes = Affixes("##", "")
     scaffolds = ["abcd", "abc", "ab", "##bcd", "##bc"]
     rules.append(("a", "##bcd"))
-    found = hs.artifact.derive_demolish_map(rules, scaffolds, affixes)
+    found = derive_demolish_map(rules, scaffolds, affixes)
     assert found == {
         "abcd": ("a", "##b", "##c", "##d"), "abc": ("a", "##b", "##c"), "ab": ("a", "##b"),
         "##bcd": ("##b", "##c", "##d"), "##bc": ("##b", "##c"),

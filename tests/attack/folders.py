@@ -323,13 +323,14 @@ def use_shards(folder: Path) -> None:
     import toys
 
     import hf_scaffold as hs
+    from hf_scaffold.shards.files import FORMATS
 
     index = attempt("load", lambda: hs.ShardIndex.load(folder))
     attempt("use", lambda: (index.n_documents + 0, index.n_tokens + 0, index.n_bytes + 0, hash(index)))
     text = folder.with_suffix(".txt")
     text.write_text(CORPUS[0], encoding="utf-8")
     tok = toys.tokenizer()
-    if index.format not in hs.shards.FORMATS:
+    if index.format not in FORMATS:
         raise Finding("use", "an unknown format was taken", repr(index.format))
     attempt("go on", lambda: hs.write_shards(text, tok, folder, format=index.format, shard_size=50))
 

@@ -191,6 +191,7 @@ def test_counting_in_threads_stops():
         interrupted(
             "import hf_scaffold as hs\n"
             "text = 'all the king\\'s horses and all the king\\'s men ' * 20_000\n"
+            "hs.count  # an import that is interrupted can't be repeated\n"
             "print('at work', flush=True)\n"
             "try:\n"
             "    hs.count((text for _ in range(10**9)), num_workers=2)\n"

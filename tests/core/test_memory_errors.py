@@ -18,6 +18,7 @@ def test_no_failing_allocation_does_harm(name):
 
 
 LEFT_LOOPS = """
+import sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np
 from attack.allocations import Allocator
