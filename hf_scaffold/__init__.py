@@ -14,6 +14,7 @@ they are loaded from there when they are first asked for.
 
 import os
 from importlib.machinery import PathFinder
+from typing import Any
 
 import lazy_loader
 
@@ -31,4 +32,12 @@ from hf_scaffold._utils.provided import provide
 provide({"ScaffoldBPE.to_tokenizer": "hf_scaffold.tokenizer.building:build_tokenizer"})
 register_with_auto_tokenizer()
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_public, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":  # looking for it takes longer than all of the above
+        from hf_scaffold._utils.version import __version__
+
+        return __version__
+    return _public(name)

@@ -1,6 +1,5 @@
 """The public names, each with the module that has it. `__init__.py` loads them from there."""
 
-from ._utils.version import __version__ as __version__
 from .counting.counts import PreTokenCounts as PreTokenCounts
 from .counting.counts import count as count
 from .engine.encoder import Encoder as Encoder
@@ -44,3 +43,5 @@ from .tokenizer.training import train_tokenizer as train_tokenizer
 from .training.artifact import ScaffoldBPE as ScaffoldBPE
 from .training.log import TrainingLog as TrainingLog
 from .training.trainer import train as train
+
+__version__: str

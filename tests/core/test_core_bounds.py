@@ -166,7 +166,7 @@ import resource
 import toys
 tok = toys.tokenizer()
 tok(["Arizona"], padding=True), tok.decode([1])
-from hf_scaffold.engine import sessions
+from hf_scaffold.native import sessions
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 vocab = {"a": 0, "b": 1, "ab": 10**8}
 scaffold = {"merges": [["a", "b"], ["ab", "a"]], "demolish": {"aba": ["ab", "a"]}}

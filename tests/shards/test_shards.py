@@ -473,7 +473,7 @@ def test_other_errors_of_the_lock_are_not_hidden(tokenizer, corpus, tmp_path, mo
 def test_threads_and_blocks_change_nothing(tokenizer, corpus, tmp_path, monkeypatch):
     write_shards(corpus, tokenizer, tmp_path / "one", format="parquet", shard_size=150)
     monkeypatch.setattr(writing, "BATCH_SIZE", 1 << 24)
-    monkeypatch.setattr("hf_scaffold.native.encoding.LEAST_FOR_THREADS", 0)
+    monkeypatch.setattr("hf_scaffold.engine.inputs.LEAST_FOR_THREADS", 0)
     monkeypatch.setenv("RAYON_NUM_THREADS", "4")
     write_shards(corpus, tokenizer, tmp_path / "four", format="parquet", shard_size=150)
     assert contents(tmp_path / "four") == contents(tmp_path / "one")
