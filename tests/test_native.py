@@ -158,6 +158,14 @@ def test_texts_of_every_length_and_width(preset):
     assert_same_ids(Tokenizer(preset=preset), texts)
 
 
+@pytest.mark.parametrize("widest", ["", "語", "🙂"])
+def test_one_odd_character_among_many_that_are_ascii(widest):
+    """Characters are read sixteen at a time, of the width that the widest needs."""
+    odd = "\x7f\x80ÿ\u07ff\u0800\uffff\U00010000"
+    texts = [f"{'n' * n}{character}{'a' * 40}{widest}" for n in range(17) for character in odd]
+    assert_same_ids(Tokenizer(), texts)
+
+
 # ---- options
 
 STRATEGIES = [False, "longest_first", "only_first", "only_second"]
@@ -294,6 +302,7 @@ def test_what_is_no_text_is_refused_in_the_same_words(text, text_pair):
 @pytest.mark.parametrize("surrogate", ["\ud800", "\ud83d\ude00"])
 def test_lone_surrogates_are_refused_wherever_they_are(surrogate):
     texts = [surrogate, f"a{surrogate}", f"{surrogate}é", f"語{surrogate}🙂", "ab " * 150_000 + surrogate]
+    texts.append(f"{'a' * 20}{surrogate}{'b' * 20}")
     for text in texts:
         for call in (Call(text), Call(["ok", text]), Call("ok", text), Call([("ok", text)])):
             assert_alike(Tokenizer(), call, native=False)
