@@ -294,7 +294,7 @@ def test_padding_goes_to_the_longest_row_once_it_is_demolished(native, side):
     nati, a = (tokenizer(text)["input_ids"] for text in ("nati", "a"))
     padding = [tokenizer.pad_token_id] * (len(nati) - 1)
     expected = [nati, [*padding, *a] if side == "left" else [*a, *padding]]
-    for options in ({}, {"return_offsets_mapping": True}):
+    for options in ({}, {"return_offsets_mapping": True}, {"pad_to_multiple_of": len(nati)}):
         batch = tokenizer(["nati", "a"], padding=True, padding_side=side, **options)
         assert batch["input_ids"] == [encoding.ids for encoding in batch.encodings] == expected
 
