@@ -85,6 +85,25 @@ def test_any_rules_in_any_order_equal_the_slow_reference(pairs, data):
         assert [tokens[i] for i in found] == oracle.scaffolding(text, rules)
 
 
+@pytest.mark.parametrize("n", [3, 47, 49, 99])
+def test_of_places_that_overlap_the_leftmost_is_merged(n):
+    byte_ids = np.full(256, -1, np.int32)
+    byte_ids[97] = 0
+    encoder = PretokenEncoder(byte_ids, np.array([(0, 0, 1)], np.int32), {}, {})
+    found, _ = encoder.encode(b"a" * n, np.array([0, n]))
+    assert found.tolist() == [1] * (n // 2) + [0]
+
+
+@pytest.mark.parametrize("last", [4, 5000])
+def test_tokens_between_those_that_are_replaced_stay(last):
+    """Whether ids lie close together or far apart: see replacements.hpp."""
+    byte_ids = np.full(256, -1, np.int32)
+    byte_ids[[97, 98, 99]] = [1, 3, last]
+    encoder = PretokenEncoder(byte_ids, np.zeros((0, 3), np.int32), {1: [7, 7], last: [8]}, {})
+    found, _ = encoder.encode(b"abcb", np.array([0, 4]))
+    assert found.tolist() == [7, 7, 3, 8, 3]
+
+
 def test_of_two_rules_for_a_pair_the_first_counts():
     byte_ids = np.full(256, -1, np.int32)
     byte_ids[[97, 98]] = [0, 1]

@@ -332,7 +332,8 @@ def test_an_empty_counter(preset):
     assert (len(counter), text, offsets.tolist(), counts.tolist()) == (0, b"", [0], [])
 
 
-def test_pretokens_of_every_length_keep_apart():
+@pytest.mark.parametrize("colliding", [False, True])
+def test_pretokens_of_every_length_keep_apart(colliding):
     """Around the table's inline size, at the end of a text and before it; zero bytes are bytes like any."""
     expected = Counter()
     texts = []
@@ -341,7 +342,7 @@ def test_pretokens_of_every_length_keep_apart():
             texts.append((character * length).encode())
             texts.append((character * length + " word").encode())
             expected.update({(character * length).encode(): 2, b" word": 1})
-    counter = PretokenCounter("gpt2")
+    counter = PretokenCounter("gpt2", _colliding=colliding)
     counter.add(texts)
     assert counted(counter) == expected
 

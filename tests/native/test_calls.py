@@ -161,6 +161,14 @@ def test_texts_of_every_length_and_width(preset):
     assert_same_ids(Tokenizer(preset=preset), texts)
 
 
+@pytest.mark.parametrize("widest", ["", "語", "🙂"])
+def test_one_odd_character_among_many_that_are_ascii(widest):
+    """Characters are read sixteen at a time, of the width that the widest needs."""
+    odd = "\x7f\x80ÿ\u07ff\u0800\uffff\U00010000"
+    texts = [f"{'n' * n}{character}{'a' * 40}{widest}" for n in range(17) for character in odd]
+    assert_same_ids(Tokenizer(), texts)
+
+
 # ---- options
 
 STRATEGIES = [False, "longest_first", "only_first", "only_second"]
@@ -294,9 +302,10 @@ def test_what_is_no_text_is_refused_in_the_same_words(text, text_pair):
     assert_alike(Tokenizer(), Call(text, text_pair), native=False)
 
 
-@pytest.mark.parametrize("surrogate", ["\ud800", "\ud83d\ude00"])
+@pytest.mark.parametrize("surrogate", ["\ud800", chr(0xDFFF), "\ud83d\ude00"])
 def test_lone_surrogates_are_refused_wherever_they_are(surrogate):
     texts = [surrogate, f"a{surrogate}", f"{surrogate}é", f"語{surrogate}🙂", "ab " * 150_000 + surrogate]
+    texts.append(f"{'a' * 20}{surrogate}{'b' * 20}")
     for text in texts:
         for call in (Call(text), Call(["ok", text]), Call("ok", text), Call([("ok", text)])):
             assert_alike(Tokenizer(), call, native=False)
@@ -954,6 +963,13 @@ def test_tokens_added_later_are_decoded(tokenizer):
     tokenizer.add_tokens([AddedToken("zona", special=True)])
     assert tokenizer.decode([1, len(tokenizer) - 1]) == "<|eos|>zona"
     assert tokenizer.decode([1, len(tokenizer) - 1], skip_special_tokens=True) == ""
+
+
+def test_an_added_token_of_stand_ins_is_decoded_as_their_bytes(tokenizer):
+    """As in `tokenizers`, which decodes added tokens like others."""
+    tokenizer.add_tokens(["Ġnaïve"])
+    ids = [len(tokenizer) - 1]
+    assert tokenizer.decode(ids) == tokenizer.backend_tokenizer.decode(ids) == " na\ufffdve"
 
 
 def test_another_decoder_is_the_backends(tokenizer):

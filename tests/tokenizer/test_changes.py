@@ -206,6 +206,32 @@ def test_settings_of_the_model(native, name):
     assert native is False or tok.explain_path("a") == "general: the model has an unk_token or byte_fallback"
 
 
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_model_that_numbers_tokens_otherwise(native, name):
+    """Told by its unk_token: to compare all tokens would take longer than most calls."""
+    tok = made(native)
+    before = tok("qz")["input_ids"]
+    everything(tok)
+    vocab = tok.backend_tokenizer.get_vocab(with_added_tokens=False)
+    vocab["q"], vocab["z"] = vocab["z"], vocab["q"]
+    getattr(tok, name).model = models.BPE(vocab, [], ignore_merges=True, unk_token="<|pad|>")
+    assert tok("qz")["input_ids"] == before[::-1] == [vocab["q"], vocab["z"]]
+    assert everything(tok) == everything(copy.deepcopy(tok))
+
+
+def test_a_part_that_changes_after_another_has_replaced_it(native):
+    """What is kept for the first must not change with it."""
+    tok = made(native)
+    before = everything(tok)
+    backend = tok.backend_tokenizer
+    replaced = backend.pre_tokenizer
+    backend.pre_tokenizer = alone(toys.PRE_TOKENIZERS["prefix space"])
+    assert everything(tok) != before
+    replaced[1].add_prefix_space = True
+    backend.pre_tokenizer = alone(toys.PRE_TOKENIZERS["digits"])
+    assert everything(tok) == before
+
+
 @pytest.mark.parametrize("called_before", [True, False])
 @pytest.mark.parametrize("name", BACKENDS)
 def test_another_model_is_refused_unless_the_scaffold_fits(native, name, called_before):

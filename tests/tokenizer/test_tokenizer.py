@@ -12,7 +12,7 @@ from functools import cache
 import oracle
 import pytest
 import toys
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Encoding, Tokenizer, models
 from tokenizers.processors import TemplateProcessing
@@ -75,6 +75,7 @@ def test_decoding_gives_the_text_back(text):
     st.sampled_from(list(toys.PRE_TOKENIZERS)),
     st.booleans(),
 )
+@example("xbana", 282, "same text", "digits", False)
 def test_every_offset_is_that_of_the_tokens_symbols(text, size, normalizer, pre_tokenizer, is_split):
     result = toys.trained(size)
     text = text.split(" ") if is_split else text
@@ -285,6 +286,17 @@ def test_what_stock_refuses_is_refused_in_its_words(arguments, options, scaffold
     result = toys.trained(scaffold=scaffold)
     expected = outcome(lambda: toys.tokenizer(result, PreTrainedTokenizerFast)(*arguments, **options))
     assert outcome(lambda: toys.tokenizer(result)(*arguments, **options)) == expected
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_goes_to_the_longest_row_once_it_is_demolished(native, side):
+    tokenizer = toys.tokenizer(toys.trained(326), native=native)  # where nati is a scaffold
+    nati, a = (tokenizer(text)["input_ids"] for text in ("nati", "a"))
+    padding = [tokenizer.pad_token_id] * (len(nati) - 1)
+    expected = [nati, [*padding, *a] if side == "left" else [*a, *padding]]
+    for options in ({}, {"return_offsets_mapping": True}, {"pad_to_multiple_of": len(nati)}):
+        batch = tokenizer(["nati", "a"], padding=True, padding_side=side, **options)
+        assert batch["input_ids"] == [encoding.ids for encoding in batch.encodings] == expected
 
 
 def test_padding_without_a_pad_token_is_refused():
@@ -508,6 +520,17 @@ def test_saved_and_loaded_it_is_the_same_to_the_byte(tmp_path):
     again = ScaffoldTokenizerFast.from_pretrained(tmp_path / "second", local_files_only=True)
     again.save_pretrained(tmp_path / "third")
     assert content(tmp_path / "first") == content(tmp_path / "second") == content(tmp_path / "third")
+
+
+def test_files_do_not_depend_on_the_order_of_a_scaffolds_entries(tmp_path):
+    tokenizer = toys.tokenizer()
+    scaffold = {**tokenizer.scaffold, "demolish": dict(reversed(tokenizer.scaffold["demolish"].items()))}
+    other = ScaffoldTokenizerFast(
+        tokenizer_object=tokenizer.backend_tokenizer, scaffold=dict(reversed(scaffold.items())), **toys.NAMED
+    )
+    tokenizer.save_pretrained(tmp_path / "one")
+    other.save_pretrained(tmp_path / "other")
+    assert content(tmp_path / "one") == content(tmp_path / "other")
 
 
 def test_the_config_names_the_class_and_no_machine(tmp_path):

@@ -199,12 +199,18 @@ def test_a_scaffold_that_a_merge_reinstates_leaves_the_queue():
         assert set(bpe.scaffold_tokens) == reference.scaffolds
 
 
-def test_a_suffix_that_begins_as_the_prefix_ends_makes_symbols_ambiguous():
-    """Here `abc` is a word `a`, or the `c` inside others, though no text spells an affix."""
-    counts = {"a": 7, "xcy": 5, "cx": 4, "xcc": 3, "cc": 2}
+@pytest.mark.parametrize(
+    ("suffix", "counts"),
+    [
+        ("bc", {"a": 7, "xcy": 5, "cx": 4, "xcc": 3, "cc": 2}),
+        ("bcd", {"a": 7, "xcdy": 5, "ycdx": 4, "dcdd": 3}),
+    ],
+)
+def test_a_suffix_that_begins_as_the_prefix_ends_makes_symbols_ambiguous(suffix, counts):
+    """Here `abc` is a word `a` or the `c` inside others, `abcd` also their `cd`; no text spells an affix."""
     for size in range(12, 20):
-        bpe = train(counts, size, "ab", "bc")
-        reference = oracle_train(counts, size, "ab", "bc")
+        bpe = train(counts, size, "ab", suffix)
+        reference = oracle_train(counts, size, "ab", suffix)
         assert (bpe.merges, bpe.tokens) == (reference.merges, reference.vocab)
 
 

@@ -20,6 +20,8 @@ import hf_scaffold as hs
 from hf_scaffold._core.trainer import MergeLoop
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
 from hf_scaffold.text.byte_level import symbols_to_bytes
+from hf_scaffold.text.symbols import NO_AFFIXES, Affixes
+from hf_scaffold.training.trainer import raw_splits
 
 ARIZONA = {
     "Arizona": 50, "zone": 3, "Ari": 4, "zon": 2, "banana": 20, "aaaa": 7,
@@ -328,6 +330,19 @@ def test_runs_of_one_letter():
         reference = oracle.train({("a",) * n: 1}, 30)
         assert bpe.merges == reference.merges
         assert bpe.tokens == reference.vocab
+
+
+def test_a_raw_split_is_as_strong_as_its_rarer_part():
+    merges = [("b", "c"), ("bc", "d"), ("a", "bcd")]
+    frequencies = {"ab": 5, "cd": 5, "abc": 9, "d": 1}
+    assert raw_splits(merges, [*frequencies, "abcd"], frequencies, NO_AFFIXES) == {"abcd": ("ab", "cd")}
+
+
+def test_a_raw_split_cuts_no_affix():
+    merges = [("b", "#b_"), ("a", "#bb_")]
+    frequencies = {"a": 9, "#bb": 9, "#_": 9, "ab": 5, "#b_": 5, "abb": 9}
+    splits = raw_splits(merges, [*frequencies, "abb_"], frequencies, Affixes("#", "_"))
+    assert splits == {"abb_": ("ab", "#b_")}
 
 
 # ---- text that is no words: it must not take quadratic time or memory
