@@ -7,7 +7,7 @@ from hf_scaffold.engine.definition import Definition
 from hf_scaffold.text.byte_level import ids_of_bytes
 from hf_scaffold.text.presets import preset_of
 
-__all__ = ["native_encoder", "why_general"]
+__all__ = ["LARGEST_ID", "native_encoder", "text_encoder", "why_general"]
 
 LARGEST_ID = (1 << 31) - 1  # the core's ids are 32 bits wide
 
@@ -32,10 +32,14 @@ def native_encoder(definition: Definition) -> TextEncoder:
     """The compiled encoder; `why_general` must be None."""
     preset = preset_of(definition.pre_tokenizer)
     assert preset is not None
-    vocab = definition.vocab
+    return text_encoder(preset, definition.vocab, definition.merges, definition.demolish)
+
+
+def text_encoder(
+    preset: str, vocab: dict[str, int], merges: list[list[str]], demolish: dict[str, list[str]]
+) -> TextEncoder:
+    """The compiled encoder of checked parts; scaffold tokens get the ids after the public ones."""
     first_scaffold = max(vocab.values(), default=-1) + 1
-    ids = vocab | {token: first_scaffold + i for i, token in enumerate(definition.demolish)}
-    replacements = {
-        ids[token]: [vocab[part] for part in parts] for token, parts in definition.demolish.items()
-    }
-    return TextEncoder(preset, ids_of_bytes(vocab), rules_of(definition.merges, ids), replacements)
+    ids = vocab | {token: first_scaffold + i for i, token in enumerate(demolish)}
+    replacements = {ids[token]: [vocab[part] for part in parts] for token, parts in demolish.items()}
+    return TextEncoder(preset, ids_of_bytes(vocab), rules_of(merges, ids), replacements)

@@ -15,7 +15,8 @@ from hf_scaffold._core.text_encoder import (
     fill_rows,
     rows_as_lists,
 )
-from hf_scaffold.native.sessions import LARGEST_ID, Ends, Ids, NotNativeError, Session, Template
+from hf_scaffold.engine.compiled import LARGEST_ID
+from hf_scaffold.native.sessions import Ends, Ids, NotNativeError, Session, Template
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast

@@ -11,20 +11,15 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 from tokenizers.models import BPE, WordLevel
 
-from hf_scaffold._core.text_encoder import (
-    AddedTokenFinder,
-    TextEncoder,
-    rules_of,
-)
+from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
+from hf_scaffold.engine.compiled import LARGEST_ID, text_encoder
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.text.byte_level import ids_of_bytes
 from hf_scaffold.text.pretokenizers import get_pretokenizer
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
 __all__ = [
-    "LARGEST_ID",
     "Ends",
     "Ids",
     "NotNativeError",
@@ -40,8 +35,6 @@ Ends = NDArray[np.int64]
 
 # Ids that no token has, to tell sequences by.
 FIRST_MARK = 1 << 31
-# The core's ids are 32 bits wide.
-LARGEST_ID = (1 << 31) - 1
 
 
 class NotNativeError(Exception):
@@ -223,12 +216,6 @@ def preset_of(backend: Tokenizer) -> str:
 
 
 def make_encoder(preset: str, scaffold: dict[str, Any], vocab: dict[str, int]) -> TextEncoder:
-    first_scaffold = max(vocab.values()) + 1
-    if first_scaffold + len(scaffold["demolish"]) > LARGEST_ID:
+    if max(vocab.values()) + 1 + len(scaffold["demolish"]) > LARGEST_ID:
         raise NotNativeError(f"ids go beyond {LARGEST_ID}, scaffold tokens included")
-    ids = vocab | {token: first_scaffold + i for i, token in enumerate(scaffold["demolish"])}
-    replacements = {
-        ids[token]: [vocab[part] for part in parts] for token, parts in scaffold["demolish"].items()
-    }
-    rules = rules_of(scaffold["merges"], ids)
-    return TextEncoder(preset, ids_of_bytes(vocab), rules, replacements)
+    return text_encoder(preset, vocab, scaffold["merges"], scaffold["demolish"])

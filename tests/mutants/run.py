@@ -374,18 +374,18 @@ def judge(fault: Fault, pristine: Tree, folder: Path, is_quick: bool) -> Result:
         selected = tree.test(paths_of(fault.tests), SELECTION_LIMIT)
         if selected.code != 0:
             return result("killed", how(selected))
-        if is_quick:
-            return result("survived", "its own tests pass; the suite has not been run")
-        suite = tree.test(["-n", "auto"], SUITE_LIMIT)
-        if suite.code != 0:
-            return result("killed", how(suite))
+        if not is_quick:
+            suite = tree.test(["-n", "auto"], SUITE_LIMIT)
+            if suite.code != 0:
+                return result("killed", how(suite))
     except FaultError as error:
         return result("wrong", str(error))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if why := equivalents().get(fault.name):
         return result("equivalent", why)
-    return result("survived", "the whole suite passes")
+    passes = "its own tests pass; the suite has not been run" if is_quick else "the whole suite passes"
+    return result("survived", passes)
 
 
 def how(outcome: Outcome) -> str:
