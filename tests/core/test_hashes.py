@@ -126,6 +126,23 @@ def test_words_of_one_hash_keep_their_own_ids(alike):
     assert encoder.longest_probe >= 81
 
 
+@pytest.mark.parametrize("n_bytes", [14, 15, 16])
+def test_words_of_one_hash_and_few_ids_keep_their_own(n_bytes):
+    """Up to 15 bytes lie in the slot itself, beside up to three ids; others in a block."""
+    words = [start + "cdefghijklmnop"[: n_bytes - 2] for start in ("ab", "ba")]
+    rules, token = [], {}
+    for word in words:
+        left = ord(word[0])
+        for letter in word[1:]:
+            rules.append((left, ord(letter), 256 + len(rules)))
+            left = rules[-1][2]
+        token[word] = left
+    encoder = TextEncoder("gpt2", BYTES, np.array(rules, np.int32), {}, _colliding=True)
+    for _ in range(2):
+        for word in words:
+            assert encoder.encode_one(word, NOTHING_ADDED) == [token[word]]
+
+
 def test_words_of_one_hash_keep_their_own_ids_in_a_larger_cache(alike):
     encoder = TextEncoder("gpt2", BYTES, NO_RULES, {}, _colliding=True)
     encoder.encode(alike, NOTHING_ADDED)
