@@ -56,7 +56,7 @@ class Encoder:
         tokenizer_json, scaffold_json: The contents of the two files.
     Raises:
         ArtifactError: one is malformed, or they don't fit; names the file and the violation.
-    Cost: some 50 ms at 32,000 tokens. Pickles take some 300 KB; a process that is sent the same one again and
+    Cost: some 0.1 s at 32,000 tokens. Pickles take some 500 KB; a process that is sent the same one again and
         again, as by a pool, builds it once.
     Example:
         >>> import tempfile
