@@ -1,13 +1,20 @@
-"""The compiled encoder for a definition, where it knows the pipeline."""
+"""The compiled encoder for a definition, where it knows the pipeline, and what its rows of ids need."""
 
 from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from hf_scaffold._core.text_encoder import TextEncoder, rules_of
 from hf_scaffold.engine.definition import Definition
 from hf_scaffold.text.byte_level import ids_of_bytes
 from hf_scaffold.text.presets import preset_of
 
-__all__ = ["LARGEST_ID", "native_encoder", "text_encoder", "why_general"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["LARGEST_ID", "id_objects", "native_encoder", "text_encoder", "why_general", "with_rows"]
 
 LARGEST_ID = (1 << 31) - 1  # the core's ids are 32 bits wide
 
@@ -43,3 +50,20 @@ def text_encoder(
     ids = vocab | {token: first_scaffold + i for i, token in enumerate(demolish)}
     replacements = {ids[token]: [vocab[part] for part in parts] for token, parts in demolish.items()}
     return TextEncoder(preset, ids_of_bytes(vocab), rules_of(merges, ids), replacements)
+
+
+def id_objects(n_ids: int, n_tokens: int) -> list[int]:
+    """The ids as objects, in order; not those far above the number of tokens."""
+    return list(range(min(n_ids, 2 * n_tokens + 1024)))
+
+
+def with_rows(
+    flat: NDArray[np.int32], ends: NDArray[np.int64], places: list[int], made: list[list[int]]
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """The ids and offsets with other rows in some places."""
+    import numpy as np
+
+    rows = [flat[begin:end] for begin, end in pairwise(ends.tolist())]
+    for i, ids in zip(places, made, strict=True):
+        rows[i] = np.array(ids, np.int32)
+    return np.concatenate(rows), np.cumsum([0, *map(len, rows)], dtype=np.int64)

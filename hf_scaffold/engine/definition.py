@@ -40,7 +40,7 @@ class AddedToken:
 
 @dataclass(frozen=True)
 class Definition:
-    """A tokenizer as far as ids and text go. What the package's own checks passed.
+    """A tokenizer as far as ids and text go, checked when it was read.
 
     Args:
         vocab: Public token to id.

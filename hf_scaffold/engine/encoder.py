@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, lru_cache, partial
-from itertools import chain, pairwise
+from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from hf_scaffold._core.text_encoder import AddedTokenFinder, framed, rows_as_lis
 from hf_scaffold._core.token_decoder import TokenDecoder
 from hf_scaffold._utils.files import read_unmixed, refuse_missing_folder
 from hf_scaffold.engine import general
-from hf_scaffold.engine.compiled import native_encoder, why_general
+from hf_scaffold.engine.compiled import id_objects, native_encoder, why_general, with_rows
 from hf_scaffold.engine.definition import Definition
 from hf_scaffold.engine.inputs import (
     Special,
@@ -79,6 +79,12 @@ class Encoder:
         self._why_general = why_general(definition)
         self._native = native_encoder(definition) if self._why_general is None else None
         self._special = frozenset(token.content for token in definition.added_tokens if token.special)
+        self._ids = definition.ids
+        # Made when first asked for. No cached_property: before Python 3.12 it has a lock, which a fork can
+        # leave taken.
+        self._tokens: dict[int, str] | None = None
+        self._numbers: list[int] | None = None
+        self._pickled: bytes | None = None
         # By the special tokens that are allowed, and by skip_special_tokens. No lock: whatever two threads
         # make at once is the same.
         self._finders: dict[frozenset[str], AddedTokenFinder] = {}
@@ -155,15 +161,9 @@ class Encoder:
 
     def id_to_token(self, token_id: int) -> str | None:
         """The public token of an id, as written in tokenizer.json."""
+        if self._tokens is None:
+            self._tokens = {token_id: token for token, token_id in self._ids.items()}
         return self._tokens.get(token_id)
-
-    @cached_property
-    def _ids(self) -> dict[str, int]:
-        return self._definition.ids
-
-    @cached_property
-    def _tokens(self) -> dict[int, str]:
-        return {token_id: token for token, token_id in self._ids.items()}
 
     # ---- encoding
 
@@ -216,6 +216,8 @@ class Encoder:
         if add_special_tokens:
             template = np.array([*self._definition.before, -1, *self._definition.after], np.int32)
         padding = np.zeros((len(strings), 2), np.int64)
+        if self._numbers is None:
+            self._numbers = id_objects(self._definition.n_ids, len(self))
         return rows_as_lists(ids, spans, template, padding, 0, self._numbers)
 
     def encode_batch_to_arrays(
@@ -296,14 +298,9 @@ class Encoder:
         self, ids: Ids, offsets: Offsets, unsure: list[int], texts: Iterable[str], allowed: frozenset[str]
     ) -> tuple[Ids, Offsets]:
         """The rows, with those filled in that native code left empty: `tokenizers` tells words apart."""
-        import numpy as np
-
         if not unsure:
             return ids, offsets
-        rows: list[Any] = [ids[begin:end] for begin, end in pairwise(offsets.tolist())]
-        for i, text in zip(unsure, texts, strict=True):
-            rows[i] = np.array(self._encode_generally(text, allowed), np.int32)
-        return np.concatenate(rows), np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        return with_rows(ids, offsets, unsure, [self._encode_generally(text, allowed) for text in texts])
 
     def _encode_generally(self, text: str, allowed: frozenset[str]) -> list[int]:
         text.encode()  # a lone surrogate is no text
@@ -327,11 +324,6 @@ class Encoder:
                 for t in self._definition.added_tokens
             )
         return finder
-
-    @cached_property
-    def _numbers(self) -> list[int]:
-        """The ids as objects, in order; not those far above the number of tokens."""
-        return list(range(min(self._definition.n_ids, 2 * len(self) + 1024)))
 
     # ---- decoding
 
@@ -390,11 +382,9 @@ class Encoder:
     # ---- pickling
 
     def __reduce__(self) -> tuple[Callable[[bytes], Encoder], tuple[bytes]]:
+        if self._pickled is None:
+            self._pickled = self._definition.to_bytes()
         return _from_bytes, (self._pickled,)
-
-    @cached_property
-    def _pickled(self) -> bytes:
-        return self._definition.to_bytes()
 
     def __repr__(self) -> str:
         how = self._why_general or preset_of(self._definition.pre_tokenizer)

@@ -20,7 +20,7 @@ def encoder(definition: Definition, allowed_special: Set[str]) -> Callable[[str]
     """
     from tokenizers.models import BPE
 
-    # `tokenizers` passes over special tokens all together; so those that it may find aren't special here.
+    # `tokenizers` either finds all special tokens or none; so the allowed ones aren't special here.
     tokenizer = _without_model(
         definition,
         [
@@ -64,8 +64,8 @@ def decoder(definition: Definition) -> Any:
 def _without_model(definition: Definition, added_tokens: list[dict[str, Any]]) -> Any:
     """A `tokenizers.Tokenizer` that knows nothing but added tokens.
 
-    They take their ids from the model they are added under: so here from one of them alone, as the model to
-    come may have a scaffold token of the same string.
+    Added tokens take their ids from the model in place when they are added. Here that model holds nothing
+    else: the final one may have a scaffold token with the same string.
     """
     from tokenizers import Tokenizer
     from tokenizers.models import BPE

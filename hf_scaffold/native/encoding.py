@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hf_scaffold._core.text_encoder import AddedTokenFinder
+from hf_scaffold.engine.compiled import with_rows
 from hf_scaffold.engine.inputs import n_threads
 from hf_scaffold.native.dropout import Dropout
 from hf_scaffold.native.sessions import FIRST_MARK, Ends, Ids, NotNativeError, Session
@@ -70,14 +70,6 @@ def encode_utf8(
         made = [encode_generally(tokenizer, session, text, split_special_tokens) for text in texts]
         return with_rows(flat, ends, unsure, made)
     return flat, ends
-
-
-def with_rows(flat: Ids, ends: Ends, places: list[int], made: list[list[int]]) -> tuple[Ids, Ends]:
-    """The ids and offsets with other rows in some places."""
-    rows = [flat[begin:end] for begin, end in pairwise(ends.tolist())]
-    for i, ids in zip(places, made, strict=True):
-        rows[i] = np.array(ids, np.int32)
-    return np.concatenate(rows), np.cumsum([0, *map(len, rows)], dtype=np.int64)
 
 
 def encode_generally(

@@ -12,7 +12,7 @@ from tokenizers import Encoding, Tokenizer
 from tokenizers.models import BPE, WordLevel
 
 from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
-from hf_scaffold.engine.compiled import LARGEST_ID, text_encoder
+from hf_scaffold.engine.compiled import LARGEST_ID, id_objects, text_encoder
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.pretokenizers import get_pretokenizer
 
@@ -58,9 +58,9 @@ class Session:
     # No cached_property here: before Python 3.12 it has a lock, which a fork can leave taken.
     @property
     def numbers(self) -> list[int]:
-        """The ids as objects, in order; not those far above the number of tokens."""
+        """As `id_objects`."""
         if self.kept_numbers is None:
-            self.kept_numbers = list(range(min(self.n_ids, 2 * self.n_tokens + 1024)))
+            self.kept_numbers = id_objects(self.n_ids, self.n_tokens)
         return self.kept_numbers
 
     def frame_state(self, tokenizer: ScaffoldTokenizerFast) -> tuple[Any, ...]:

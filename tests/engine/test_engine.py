@@ -8,6 +8,7 @@ import sys
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from itertools import pairwise
 from multiprocessing import get_context
 
@@ -229,6 +230,11 @@ def test_a_pool_builds_it_once_a_process(toy, method):
         results = pool.starmap(encode_framed, [(toy, text) for text in TEXTS], chunksize=1)
     assert [ids for _, ids in results] == [encode_framed(toy, text)[1] for text in TEXTS]
     assert len({number for number, _ in results}) == 1
+
+
+def test_no_lock_that_a_fork_could_leave_taken():
+    """Before Python 3.12 a cached_property has one, for all instances."""
+    assert not [name for name, value in vars(hs.Encoder).items() if isinstance(value, cached_property)]
 
 
 def test_pickled_it_is_small_and_the_same(encoder):
