@@ -5,7 +5,7 @@
 # make bench  our trainer and its peers on one file (FILE=path; default: the standard library's sources)
 # make bench-encode  our encoder and its peers, likewise
 # make notebooks  run the notebooks and store what they show
-# make lint   ruff and mypy
+# make lint   ruff, mypy, clang-format, compiler warnings
 # make test-lowest  the tokenizer's tests on the lowest transformers and tokenizers there is support for
 # make explore  the tests of properties, on new random examples every time
 # make fuzz   the native encoder beside the backend's on random texts and calls (SECONDS=60 SEED=0.0)
@@ -49,6 +49,7 @@ lint: $(VENV)/lint-extras
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror cython_core/*.hpp
 	$(CHECK_HEADERS)
 	$(CHECK_HEADERS) -U__SSE2__  # what other processors get
 

@@ -199,12 +199,12 @@ private:
         return at;
     }
 
-    std::vector<byte_t> backwards_;     // the strings, while they are added
-    std::vector<std::uint32_t> ends_;   // of each in that
-    std::vector<byte_t> bytes_;         // that lead to the nodes
+    std::vector<byte_t> backwards_;        // the strings, while they are added
+    std::vector<std::uint32_t> ends_;      // of each in that
+    std::vector<byte_t> bytes_;            // that lead to the nodes
     std::vector<std::uint32_t> children_;  // of each node the first; they go up to the next node's
     std::vector<std::uint32_t> endings_;
-    std::vector<std::uint32_t> found_;  // at each node the longest string, or NONE
+    std::vector<std::uint32_t> found_;        // at each node the longest string, or NONE
     std::uint32_t first_children_[256] = {};  // of the root, by byte
     byte_t last_bytes_[FEW] = {};
     std::size_t n_last_bytes_ = 0;
@@ -271,7 +271,9 @@ private:
         return true;
     }
 
-    static bool is_word(byte_t c) { return c == '_' || (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z'); }
+    static bool is_word(byte_t c) {
+        return c == '_' || (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
+    }
 
     // The start of the white space that ends at `at`, at the earliest `begin`.
     static const byte_t* space_before(const byte_t* begin, const byte_t* at) {

@@ -23,314 +23,315 @@ namespace hf_scaffold {
 
 // Pairs to rules, by open addressing: at most half the slots are taken.
 class RuleTable {
- public:
-  struct Rule {
-    std::uint32_t rank;
-    token_id_t merged;
-  };
-  static constexpr std::uint32_t NO_RANK = std::numeric_limits<std::uint32_t>::max();
+public:
+    struct Rule {
+        std::uint32_t rank;
+        token_id_t merged;
+    };
+    static constexpr std::uint32_t NO_RANK = std::numeric_limits<std::uint32_t>::max();
 
-  explicit RuleTable(std::size_t n_rules) {
-    std::size_t size = 16;
-    while (size < 2 * n_rules + 2) size *= 2;
-    slots_.assign(size, Slot{0, Rule{NO_RANK, NO_ID}});
-  }
-
-  // Of two rules for a pair the first added counts.
-  void add(token_id_t left, token_id_t right, Rule rule) {
-    Slot& slot = slots_[probe(pair_key(left, right))];
-    if (slot.rule.rank == NO_RANK) slot = Slot{pair_key(left, right), rule};
-  }
-
-  // The pair's rule; one of rank NO_RANK if there is none.
-  const Rule& find(token_id_t left, token_id_t right) const { return slots_[probe(pair_key(left, right))].rule; }
-
-  // The most slots that a look-up passes. O(slots).
-  std::size_t longest_probe() const {
-    std::size_t longest = 0;
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-      if (slots_[i].rule.rank == NO_RANK) continue;
-      const std::size_t passed = (i - key_.of(slots_[i].key)) & (slots_.size() - 1);
-      longest = std::max(longest, passed + 1);
+    explicit RuleTable(std::size_t n_rules) {
+        std::size_t size = 16;
+        while (size < 2 * n_rules + 2) size *= 2;
+        slots_.assign(size, Slot{0, Rule{NO_RANK, NO_ID}});
     }
-    return longest;
-  }
 
- private:
-  struct Slot {
-    std::uint64_t key;
-    Rule rule;
-  };
+    // Of two rules for a pair the first added counts.
+    void add(token_id_t left, token_id_t right, Rule rule) {
+        Slot& slot = slots_[probe(pair_key(left, right))];
+        if (slot.rule.rank == NO_RANK) slot = Slot{pair_key(left, right), rule};
+    }
 
-  std::size_t probe(std::uint64_t key) const {
-    const std::size_t mask = slots_.size() - 1;
-    std::size_t slot = key_.of(key) & mask;
-    while (slots_[slot].rule.rank != NO_RANK && slots_[slot].key != key) slot = (slot + 1) & mask;
-    return slot;
-  }
+    // The pair's rule; one of rank NO_RANK if there is none.
+    const Rule& find(token_id_t left, token_id_t right) const { return slots_[probe(pair_key(left, right))].rule; }
 
-  HashKey key_;
-  std::vector<Slot> slots_;
+    // The most slots that a look-up passes. O(slots).
+    std::size_t longest_probe() const {
+        std::size_t longest = 0;
+        for (std::size_t i = 0; i < slots_.size(); ++i) {
+            if (slots_[i].rule.rank == NO_RANK) continue;
+            const std::size_t passed = (i - key_.of(slots_[i].key)) & (slots_.size() - 1);
+            longest = std::max(longest, passed + 1);
+        }
+        return longest;
+    }
+
+private:
+    struct Slot {
+        std::uint64_t key;
+        Rule rule;
+    };
+
+    std::size_t probe(std::uint64_t key) const {
+        const std::size_t mask = slots_.size() - 1;
+        std::size_t slot = key_.of(key) & mask;
+        while (slots_[slot].rule.rank != NO_RANK && slots_[slot].key != key) slot = (slot + 1) & mask;
+        return slot;
+    }
+
+    HashKey key_;
+    std::vector<Slot> slots_;
 };
 
 // The symbols of a pre-token read as UTF-8 characters. A character's symbol depends on whether it begins its
 // pre-token and whether it ends it, since affixes mark that.
 class CharacterTable {
- public:
-  // The token of a character (its UTF-8 form) where it continues a pre-token or not, and ends one or not.
-  void set(const byte_t* character, std::size_t length, bool continues, bool ends, token_id_t token) {
-    if (length == 0 || character_length(character, character + length) != length) {
-      throw std::invalid_argument("a symbol must be one character");
+public:
+    // The token of a character (its UTF-8 form) where it continues a pre-token or not, and ends one or not.
+    void set(const byte_t* character, std::size_t length, bool continues, bool ends, token_id_t token) {
+        if (length == 0 || character_length(character, character + length) != length) {
+            throw std::invalid_argument("a symbol must be one character");
+        }
+        forms_.try_emplace(key(character, length), Forms{NO_ID, NO_ID, NO_ID, NO_ID})
+            .first->second[form(continues, ends)] = token;
     }
-    forms_.try_emplace(key(character, length), Forms{NO_ID, NO_ID, NO_ID, NO_ID})
-        .first->second[form(continues, ends)] = token;
-  }
 
-  // Characters without a token become this one; of several in a row only one is left if they fuse.
-  void set_unknown(token_id_t token, bool fuse) {
-    unknown_ = token;
-    fuse_ = fuse;
-  }
-
-  // Characters without a token become the tokens of their bytes, which count up from this one, that of byte 0.
-  void set_bytes(token_id_t first) {
-    if (first > std::numeric_limits<token_id_t>::max() - 255) throw std::overflow_error("no ids are left for all bytes");
-    first_byte_ = first;
-  }
-
-  std::size_t longest_probe() const { return longest_chain(forms_); }
-
-  // Calls add(token) for each symbol of the pre-token, from left to right. Bytes that are not UTF-8 are characters
-  // without a token. These are dropped where nothing is set for them.
-  template <class Add>
-  void read(const byte_t* bytes, std::size_t n, Add add) const {
-    const byte_t* const end = bytes + n;
-    bool after_unknown = false;
-    for (const byte_t* at = bytes; at != end;) {
-      const std::size_t well_formed = character_length(at, end);
-      const std::size_t length = well_formed != 0 ? well_formed : 1;
-      const token_id_t token = find(at, well_formed, at != bytes, at + length == end);
-      if (token != NO_ID) {
-        add(token);
-      } else if (first_byte_ != NO_ID) {
-        for (std::size_t i = 0; i < length; ++i) add(first_byte_ + at[i]);
-      } else if (unknown_ != NO_ID && !(fuse_ && after_unknown)) {
-        add(unknown_);
-      }
-      after_unknown = token == NO_ID;
-      at += length;
+    // Characters without a token become this one; of several in a row only one is left if they fuse.
+    void set_unknown(token_id_t token, bool fuse) {
+        unknown_ = token;
+        fuse_ = fuse;
     }
-  }
 
- private:
-  using Forms = std::array<token_id_t, 4>;
+    // Characters without a token become the tokens of their bytes, which count up from this one, that of byte 0.
+    void set_bytes(token_id_t first) {
+        constexpr token_id_t LAST = std::numeric_limits<token_id_t>::max() - 255;
+        if (first > LAST) throw std::overflow_error("no ids are left for all bytes");
+        first_byte_ = first;
+    }
 
-  static std::size_t form(bool continues, bool ends) { return 2 * continues + ends; }
+    std::size_t longest_probe() const { return longest_chain(forms_); }
 
-  // At most four bytes, so that a character is its own key.
-  static std::uint32_t key(const byte_t* bytes, std::size_t n) {
-    std::uint32_t key = 0;
-    for (std::size_t i = 0; i < n; ++i) key = key << 8 | bytes[i];
-    return key;
-  }
+    // Calls add(token) for each symbol of the pre-token, from left to right. Bytes that are not UTF-8 are characters
+    // without a token. These are dropped where nothing is set for them.
+    template <class Add>
+    void read(const byte_t* bytes, std::size_t n, Add add) const {
+        const byte_t* const end = bytes + n;
+        bool after_unknown = false;
+        for (const byte_t* at = bytes; at != end;) {
+            const std::size_t well_formed = character_length(at, end);
+            const std::size_t length = well_formed != 0 ? well_formed : 1;
+            const token_id_t token = find(at, well_formed, at != bytes, at + length == end);
+            if (token != NO_ID) {
+                add(token);
+            } else if (first_byte_ != NO_ID) {
+                for (std::size_t i = 0; i < length; ++i) add(first_byte_ + at[i]);
+            } else if (unknown_ != NO_ID && !(fuse_ && after_unknown)) {
+                add(unknown_);
+            }
+            after_unknown = token == NO_ID;
+            at += length;
+        }
+    }
 
-  token_id_t find(const byte_t* bytes, std::size_t n, bool continues, bool ends) const {
-    if (n == 0) return NO_ID;
-    const auto found = forms_.find(key(bytes, n));
-    return found == forms_.end() ? NO_ID : found->second[form(continues, ends)];
-  }
+private:
+    using Forms = std::array<token_id_t, 4>;
 
-  std::unordered_map<std::uint32_t, Forms, KeyedHash> forms_;
-  token_id_t unknown_ = NO_ID;
-  token_id_t first_byte_ = NO_ID;
-  bool fuse_ = false;
+    static std::size_t form(bool continues, bool ends) { return 2 * continues + ends; }
+
+    // At most four bytes, so that a character is its own key.
+    static std::uint32_t key(const byte_t* bytes, std::size_t n) {
+        std::uint32_t key = 0;
+        for (std::size_t i = 0; i < n; ++i) key = key << 8 | bytes[i];
+        return key;
+    }
+
+    token_id_t find(const byte_t* bytes, std::size_t n, bool continues, bool ends) const {
+        if (n == 0) return NO_ID;
+        const auto found = forms_.find(key(bytes, n));
+        return found == forms_.end() ? NO_ID : found->second[form(continues, ends)];
+    }
+
+    std::unordered_map<std::uint32_t, Forms, KeyedHash> forms_;
+    token_id_t unknown_ = NO_ID;
+    token_id_t first_byte_ = NO_ID;
+    bool fuse_ = false;
 };
 
 class BpeEncoder {
- public:
-  explicit BpeEncoder(std::size_t n_rules) : rules_(n_rules), byte_ids_(256, NO_ID) {
-    if (n_rules >= RuleTable::NO_RANK) throw std::overflow_error("more rules than there are ranks");
-    most_rules_ = static_cast<std::uint32_t>(n_rules);
-  }
-
-  void set_byte(unsigned char byte, token_id_t token) { byte_ids_[byte] = token; }
-  // From here on pre-tokens are read as characters, not as bytes.
-  CharacterTable& characters() {
-    by_character_ = true;
-    return characters_;
-  }
-  // No more of them than the constructor was told.
-  void add_rule(token_id_t left, token_id_t right, token_id_t merged) {
-    if (n_rules_ == most_rules_) throw std::length_error("more rules than announced");
-    rules_.add(left, right, {n_rules_++, merged});
-  }
-  // A pre-token of these bytes becomes this token without any merging.
-  void add_whole(const byte_t* bytes, std::size_t n, token_id_t token) {
-    wholes_.emplace(std::string(reinterpret_cast<const char*>(bytes), n), token);
-  }
-  // What replaces tokens in the output.
-  Replacements& replacements() { return replacements_; }
-
-  // The most entries that a look-up of a rule, a character or a whole pre-token compares. O(size of the tables).
-  std::size_t longest_probe() const {
-    return std::max({rules_.longest_probe(), characters_.longest_probe(), longest_chain(wholes_)});
-  }
-
-  // Appends the pre-token's tokens to `out`. Symbols without a token are dropped. `work` is scratch space, one
-  // for each thread; the encoder itself is not changed. O(n log n) for n bytes.
-  struct Work;
-  void encode(const unsigned char* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out) const {
-    if (!wholes_.empty()) {
-      const auto whole = wholes_.find(std::string(reinterpret_cast<const char*>(bytes), n));
-      if (whole != wholes_.end()) {
-        replacements_.append(whole->second, out);
-        return;
-      }
+public:
+    explicit BpeEncoder(std::size_t n_rules) : rules_(n_rules), byte_ids_(256, NO_ID) {
+        if (n_rules >= RuleTable::NO_RANK) throw std::overflow_error("more rules than there are ranks");
+        most_rules_ = static_cast<std::uint32_t>(n_rules);
     }
-    read(bytes, n, work);
-    if (work.nodes.size() <= SHORT) {
-      merge_by_scanning(work);
-    } else {
-      merge_by_queue(work, [] { return false; });
+
+    void set_byte(unsigned char byte, token_id_t token) { byte_ids_[byte] = token; }
+    // From here on pre-tokens are read as characters, not as bytes.
+    CharacterTable& characters() {
+        by_character_ = true;
+        return characters_;
     }
-    write(work, out);
-  }
-
-  // The same with BPE-dropout: before each merge the candidates are gone through in order, and each is passed over
-  // where the dice drop it. Merging ends when all have been passed over.
-  void encode(const unsigned char* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out, Dice dice) const {
-    read(bytes, n, work);
-    merge_by_queue(work, [&] { return dice.drops(); });
-    write(work, out);
-  }
-
- private:
-  struct Node {
-    token_id_t token;  // NO_ID once merged into the node before it
-    std::uint32_t rank;  // of the rule for this node and the next
-    std::uint32_t previous;
-    std::uint32_t next;
-  };
-
-  struct Candidate {
-    std::uint32_t rank;
-    std::uint32_t node;
-    // For std::*_heap, whose top is the largest: the lowest rank, then the leftmost.
-    bool operator<(const Candidate& other) const {
-      return rank != other.rank ? rank > other.rank : node > other.node;
+    // No more of them than the constructor was told.
+    void add_rule(token_id_t left, token_id_t right, token_id_t merged) {
+        if (n_rules_ == most_rules_) throw std::length_error("more rules than announced");
+        rules_.add(left, right, {n_rules_++, merged});
     }
-  };
-
- public:
-  struct Work {
-    std::vector<Node> nodes;
-    std::vector<Candidate> queue;
-    std::vector<Candidate> dropped;
-    Interrupt* interrupt = nullptr;  // polled in long pre-tokens
-  };
-
- private:
-  static constexpr std::size_t SHORT = 48;  // below this, scanning beats the queue
-  static constexpr std::uint32_t END = std::numeric_limits<std::uint32_t>::max();
-
-  std::uint32_t rank_of(const Node& left, const Node& right) const {
-    return rules_.find(left.token, right.token).rank;
-  }
-
-  void read(const unsigned char* bytes, std::size_t n, Work& work) const {
-    work.nodes.clear();
-    if (by_character_) {
-      characters_.read(bytes, n, [&](token_id_t token) { work.nodes.push_back({token, 0, 0, 0}); });
-    } else {
-      for (std::size_t i = 0; i < n; ++i) {
-        if (byte_ids_[bytes[i]] != NO_ID) work.nodes.push_back({byte_ids_[bytes[i]], 0, 0, 0});
-      }
+    // A pre-token of these bytes becomes this token without any merging.
+    void add_whole(const byte_t* bytes, std::size_t n, token_id_t token) {
+        wholes_.emplace(std::string(reinterpret_cast<const char*>(bytes), n), token);
     }
-  }
+    // What replaces tokens in the output.
+    Replacements& replacements() { return replacements_; }
 
-  void write(const Work& work, std::vector<token_id_t>& out) const {
-    for (const Node& node : work.nodes) {
-      if (node.token != NO_ID) replacements_.append(node.token, out);
+    // The most entries that a look-up of a rule, a character or a whole pre-token compares. O(size of the tables).
+    std::size_t longest_probe() const {
+        return std::max({rules_.longest_probe(), characters_.longest_probe(), longest_chain(wholes_)});
     }
-  }
 
-  // Ranks stand beside the nodes, so that each merge looks up two pairs and scans for the lowest rank.
-  void merge_by_scanning(Work& work) const {
-    std::vector<Node>& nodes = work.nodes;
-    std::size_t n = nodes.size();
-    for (std::size_t i = 0; i + 1 < n; ++i) nodes[i].rank = rank_of(nodes[i], nodes[i + 1]);
-    while (n > 1) {
-      std::size_t best = 0;
-      for (std::size_t i = 1; i + 1 < n; ++i) {
-        if (nodes[i].rank < nodes[best].rank) best = i;
-      }
-      if (nodes[best].rank == RuleTable::NO_RANK) break;
-      nodes[best].token = rules_.find(nodes[best].token, nodes[best + 1].token).merged;
-      nodes.erase(nodes.begin() + best + 1);
-      --n;
-      if (best > 0) nodes[best - 1].rank = rank_of(nodes[best - 1], nodes[best]);
-      if (best + 1 < n) nodes[best].rank = rank_of(nodes[best], nodes[best + 1]);
+    // Appends the pre-token's tokens to `out`. Symbols without a token are dropped. `work` is scratch space, one
+    // for each thread; the encoder itself is not changed. O(n log n) for n bytes.
+    struct Work;
+    void encode(const unsigned char* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out) const {
+        if (!wholes_.empty()) {
+            const auto whole = wholes_.find(std::string(reinterpret_cast<const char*>(bytes), n));
+            if (whole != wholes_.end()) {
+                replacements_.append(whole->second, out);
+                return;
+            }
+        }
+        read(bytes, n, work);
+        if (work.nodes.size() <= SHORT) {
+            merge_by_scanning(work);
+        } else {
+            merge_by_queue(work, [] { return false; });
+        }
+        write(work, out);
     }
-  }
 
-  // A queued rank that is no longer the node's own is stale. drops() tells whether to pass over a candidate, stale
-  // ones too, as in `tokenizers`: the chances are the same there and here.
-  template <class Drops>
-  void merge_by_queue(Work& work, Drops drops) const {
-    std::vector<Node>& nodes = work.nodes;
-    if (nodes.size() >= END) throw std::overflow_error("a pre-token of 2**32 - 1 or more symbols");
-    const std::uint32_t n = static_cast<std::uint32_t>(nodes.size());
-    Steps steps(work.interrupt);
-    work.queue.clear();
-    work.dropped.clear();
-    for (std::uint32_t i = 0; i < n; ++i) {
-      steps.next();
-      nodes[i].previous = i == 0 ? END : i - 1;
-      nodes[i].next = i + 1 == n ? END : i + 1;
-      rate(work, i);
+    // The same with BPE-dropout: before each merge the candidates are gone through in order, and each is passed over
+    // where the dice drop it. Merging ends when all have been passed over.
+    void encode(const unsigned char* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out, Dice dice) const {
+        read(bytes, n, work);
+        merge_by_queue(work, [&] { return dice.drops(); });
+        write(work, out);
     }
-    while (!work.queue.empty()) {
-      steps.next();
-      const Candidate candidate = work.queue.front();
-      std::pop_heap(work.queue.begin(), work.queue.end());
-      work.queue.pop_back();
-      if (drops()) {
-        work.dropped.push_back(candidate);
-        continue;
-      }
-      for (const Candidate& dropped : work.dropped) push(work, dropped);
-      work.dropped.clear();
-      Node& node = nodes[candidate.node];
-      if (node.token == NO_ID || node.rank != candidate.rank) continue;
-      Node& gone = nodes[node.next];
-      node.token = rules_.find(node.token, gone.token).merged;
-      node.next = gone.next;
-      gone.token = NO_ID;
-      if (node.next != END) nodes[node.next].previous = candidate.node;
-      rate(work, candidate.node);
-      if (node.previous != END) rate(work, node.previous);
+
+private:
+    struct Node {
+        token_id_t token;    // NO_ID once merged into the node before it
+        std::uint32_t rank;  // of the rule for this node and the next
+        std::uint32_t previous;
+        std::uint32_t next;
+    };
+
+    struct Candidate {
+        std::uint32_t rank;
+        std::uint32_t node;
+        // For std::*_heap, whose top is the largest: the lowest rank, then the leftmost.
+        bool operator<(const Candidate& other) const {
+            return rank != other.rank ? rank > other.rank : node > other.node;
+        }
+    };
+
+public:
+    struct Work {
+        std::vector<Node> nodes;
+        std::vector<Candidate> queue;
+        std::vector<Candidate> dropped;
+        Interrupt* interrupt = nullptr;  // polled in long pre-tokens
+    };
+
+private:
+    static constexpr std::size_t SHORT = 48;  // below this, scanning beats the queue
+    static constexpr std::uint32_t END = std::numeric_limits<std::uint32_t>::max();
+
+    std::uint32_t rank_of(const Node& left, const Node& right) const {
+        return rules_.find(left.token, right.token).rank;
     }
-  }
 
-  static void push(Work& work, Candidate candidate) {
-    work.queue.push_back(candidate);
-    std::push_heap(work.queue.begin(), work.queue.end());
-  }
+    void read(const unsigned char* bytes, std::size_t n, Work& work) const {
+        work.nodes.clear();
+        if (by_character_) {
+            characters_.read(bytes, n, [&](token_id_t token) { work.nodes.push_back({token, 0, 0, 0}); });
+        } else {
+            for (std::size_t i = 0; i < n; ++i) {
+                if (byte_ids_[bytes[i]] != NO_ID) work.nodes.push_back({byte_ids_[bytes[i]], 0, 0, 0});
+            }
+        }
+    }
 
-  void rate(Work& work, std::uint32_t i) const {
-    Node& node = work.nodes[i];
-    node.rank = node.next == END ? RuleTable::NO_RANK : rank_of(node, work.nodes[node.next]);
-    if (node.rank != RuleTable::NO_RANK) push(work, {node.rank, i});
-  }
+    void write(const Work& work, std::vector<token_id_t>& out) const {
+        for (const Node& node : work.nodes) {
+            if (node.token != NO_ID) replacements_.append(node.token, out);
+        }
+    }
 
-  RuleTable rules_;
-  std::uint32_t n_rules_ = 0;
-  std::uint32_t most_rules_ = 0;
-  std::vector<token_id_t> byte_ids_;
-  CharacterTable characters_;
-  bool by_character_ = false;
-  std::unordered_map<std::string, token_id_t, KeyedHash> wholes_;
-  Replacements replacements_;
+    // Ranks stand beside the nodes, so that each merge looks up two pairs and scans for the lowest rank.
+    void merge_by_scanning(Work& work) const {
+        std::vector<Node>& nodes = work.nodes;
+        std::size_t n = nodes.size();
+        for (std::size_t i = 0; i + 1 < n; ++i) nodes[i].rank = rank_of(nodes[i], nodes[i + 1]);
+        while (n > 1) {
+            std::size_t best = 0;
+            for (std::size_t i = 1; i + 1 < n; ++i) {
+                if (nodes[i].rank < nodes[best].rank) best = i;
+            }
+            if (nodes[best].rank == RuleTable::NO_RANK) break;
+            nodes[best].token = rules_.find(nodes[best].token, nodes[best + 1].token).merged;
+            nodes.erase(nodes.begin() + best + 1);
+            --n;
+            if (best > 0) nodes[best - 1].rank = rank_of(nodes[best - 1], nodes[best]);
+            if (best + 1 < n) nodes[best].rank = rank_of(nodes[best], nodes[best + 1]);
+        }
+    }
+
+    // A queued rank that is no longer the node's own is stale. drops() tells whether to pass over a candidate, stale
+    // ones too, as in `tokenizers`: the chances are the same there and here.
+    template <class Drops>
+    void merge_by_queue(Work& work, Drops drops) const {
+        std::vector<Node>& nodes = work.nodes;
+        if (nodes.size() >= END) throw std::overflow_error("a pre-token of 2**32 - 1 or more symbols");
+        const std::uint32_t n = static_cast<std::uint32_t>(nodes.size());
+        Steps steps(work.interrupt);
+        work.queue.clear();
+        work.dropped.clear();
+        for (std::uint32_t i = 0; i < n; ++i) {
+            steps.next();
+            nodes[i].previous = i == 0 ? END : i - 1;
+            nodes[i].next = i + 1 == n ? END : i + 1;
+            rate(work, i);
+        }
+        while (!work.queue.empty()) {
+            steps.next();
+            const Candidate candidate = work.queue.front();
+            std::pop_heap(work.queue.begin(), work.queue.end());
+            work.queue.pop_back();
+            if (drops()) {
+                work.dropped.push_back(candidate);
+                continue;
+            }
+            for (const Candidate& dropped : work.dropped) push(work, dropped);
+            work.dropped.clear();
+            Node& node = nodes[candidate.node];
+            if (node.token == NO_ID || node.rank != candidate.rank) continue;
+            Node& gone = nodes[node.next];
+            node.token = rules_.find(node.token, gone.token).merged;
+            node.next = gone.next;
+            gone.token = NO_ID;
+            if (node.next != END) nodes[node.next].previous = candidate.node;
+            rate(work, candidate.node);
+            if (node.previous != END) rate(work, node.previous);
+        }
+    }
+
+    static void push(Work& work, Candidate candidate) {
+        work.queue.push_back(candidate);
+        std::push_heap(work.queue.begin(), work.queue.end());
+    }
+
+    void rate(Work& work, std::uint32_t i) const {
+        Node& node = work.nodes[i];
+        node.rank = node.next == END ? RuleTable::NO_RANK : rank_of(node, work.nodes[node.next]);
+        if (node.rank != RuleTable::NO_RANK) push(work, {node.rank, i});
+    }
+
+    RuleTable rules_;
+    std::uint32_t n_rules_ = 0;
+    std::uint32_t most_rules_ = 0;
+    std::vector<token_id_t> byte_ids_;
+    CharacterTable characters_;
+    bool by_character_ = false;
+    std::unordered_map<std::string, token_id_t, KeyedHash> wholes_;
+    Replacements replacements_;
 };
 
 }  // namespace hf_scaffold

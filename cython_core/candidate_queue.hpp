@@ -12,72 +12,72 @@ namespace hf_scaffold {
 constexpr token_id_t NO_TOKEN = -1;
 
 struct Candidate {
-  count_t frequency;    // when it was queued: never below the current one
-  token_id_t left;      // the pair, or the pair that created the scaffold token
-  token_id_t right;
-  token_id_t scaffold;  // NO_TOKEN for a pair
-  std::uint32_t pair;   // number in the PairIndex, for a pair
+    count_t frequency;  // when it was queued: never below the current one
+    token_id_t left;    // the pair, or the pair that created the scaffold token
+    token_id_t right;
+    token_id_t scaffold;  // NO_TOKEN for a pair
+    std::uint32_t pair;   // number in the PairIndex, for a pair
 };
 
 // The one total order: the larger frequency first; then the smaller (left, right); then the pair
 // before the scaffold token that it created.
 inline bool comes_before(const Candidate& x, const Candidate& y) {
-  if (x.frequency != y.frequency) return x.frequency > y.frequency;
-  if (x.left != y.left) return x.left < y.left;
-  if (x.right != y.right) return x.right < y.right;
-  return x.scaffold < y.scaffold;
+    if (x.frequency != y.frequency) return x.frequency > y.frequency;
+    if (x.left != y.left) return x.left < y.left;
+    if (x.right != y.right) return x.right < y.right;
+    return x.scaffold < y.scaffold;
 }
 
 // A four-way heap: shallower than a binary one, and the four children share a cache line or two.
 class CandidateQueue {
- public:
-  bool empty() const { return heap_.empty(); }
-  std::size_t size() const { return heap_.size(); }
-  const Candidate& top() const { return heap_.front(); }
+public:
+    bool empty() const { return heap_.empty(); }
+    std::size_t size() const { return heap_.size(); }
+    const Candidate& top() const { return heap_.front(); }
 
-  void push(const Candidate& candidate) {
-    std::size_t hole = heap_.size();
-    heap_.push_back(candidate);
-    while (hole > 0) {
-      const std::size_t parent = (hole - 1) / 4;
-      if (!comes_before(candidate, heap_[parent])) break;
-      heap_[hole] = heap_[parent];
-      hole = parent;
+    void push(const Candidate& candidate) {
+        std::size_t hole = heap_.size();
+        heap_.push_back(candidate);
+        while (hole > 0) {
+            const std::size_t parent = (hole - 1) / 4;
+            if (!comes_before(candidate, heap_[parent])) break;
+            heap_[hole] = heap_[parent];
+            hole = parent;
+        }
+        heap_[hole] = candidate;
     }
-    heap_[hole] = candidate;
-  }
 
-  void pop() {
-    const Candidate last = heap_.back();
-    heap_.pop_back();
-    if (!heap_.empty()) sink(last);
-  }
-
-  // The top, with a smaller frequency now, sinks to its place.
-  void requeue_top(count_t frequency) {
-    Candidate candidate = heap_.front();
-    candidate.frequency = frequency;
-    sink(candidate);
-  }
-
- private:
-  // Puts the candidate where the top was and restores the order.
-  void sink(const Candidate& candidate) {
-    std::size_t hole = 0;
-    const std::size_t size = heap_.size();
-    for (std::size_t child = 1; child < size; child = 4 * hole + 1) {
-      std::size_t best = child;
-      for (std::size_t other = child + 1; other < size && other < child + 4; ++other) {
-        if (comes_before(heap_[other], heap_[best])) best = other;
-      }
-      if (!comes_before(heap_[best], candidate)) break;
-      heap_[hole] = heap_[best];
-      hole = best;
+    void pop() {
+        const Candidate last = heap_.back();
+        heap_.pop_back();
+        if (!heap_.empty()) sink(last);
     }
-    heap_[hole] = candidate;
-  }
 
-  std::vector<Candidate> heap_;
+    // The top, with a smaller frequency now, sinks to its place.
+    void requeue_top(count_t frequency) {
+        Candidate candidate = heap_.front();
+        candidate.frequency = frequency;
+        sink(candidate);
+    }
+
+private:
+    // Puts the candidate where the top was and restores the order.
+    void sink(const Candidate& candidate) {
+        std::size_t hole = 0;
+        const std::size_t size = heap_.size();
+        for (std::size_t child = 1; child < size; child = 4 * hole + 1) {
+            std::size_t best = child;
+            for (std::size_t other = child + 1; other < size && other < child + 4; ++other) {
+                if (comes_before(heap_[other], heap_[best])) best = other;
+            }
+            if (!comes_before(heap_[best], candidate)) break;
+            heap_[hole] = heap_[best];
+            hole = best;
+        }
+        heap_[hole] = candidate;
+    }
+
+    std::vector<Candidate> heap_;
 };
 
 }  // namespace hf_scaffold

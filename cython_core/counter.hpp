@@ -35,8 +35,7 @@ void scan_in_pieces(Preset preset, const byte_t* text, const byte_t* end, Interr
 }
 
 inline void count_pretokens(
-    PretokenTable& table, Preset preset, const byte_t* text, const byte_t* end, Interrupt& interrupt
-) {
+    PretokenTable& table, Preset preset, const byte_t* text, const byte_t* end, Interrupt& interrupt) {
     scan_in_pieces(preset, text, end, interrupt, [&](const byte_t* at, const byte_t* stop) {
         table.add(at, static_cast<std::size_t>(stop - at), static_cast<std::size_t>(end - at));
     });
@@ -44,8 +43,7 @@ inline void count_pretokens(
 
 // Appends the start and the end of each pre-token of the text.
 inline void append_offsets(
-    std::vector<std::int64_t>& offsets, Preset preset, const byte_t* text, const byte_t* end, Interrupt& interrupt
-) {
+    std::vector<std::int64_t>& offsets, Preset preset, const byte_t* text, const byte_t* end, Interrupt& interrupt) {
     scan_in_pieces(preset, text, end, interrupt, [&](const byte_t* at, const byte_t* stop) {
         offsets.push_back(at - text);
         offsets.push_back(stop - text);
@@ -55,8 +53,7 @@ inline void append_offsets(
 // Out: all bytes one after another, the pre-tokens' ends in them, the counts.
 inline void flatten(
     const std::vector<CountedPretoken>& pretokens, char* bytes, std::int64_t* ends, count_t* counts,
-    Interrupt& interrupt
-) {
+    Interrupt& interrupt) {
     Steps steps(interrupt);
     std::int64_t end = 0;
     for (const CountedPretoken& pretoken : pretokens) {
@@ -70,8 +67,7 @@ inline void flatten(
 // The first of n > 0 byte strings, bytes[offsets[i]] to bytes[offsets[i + 1]], that does not come after the one before
 // it; n if there is none. Throws std::invalid_argument where the offsets don't ascend from 0 or more to `size` at most.
 inline std::size_t first_out_of_order(
-    const byte_t* bytes, std::size_t size, const std::int64_t* offsets, std::size_t n, Interrupt& interrupt
-) {
+    const byte_t* bytes, std::size_t size, const std::int64_t* offsets, std::size_t n, Interrupt& interrupt) {
     if (offsets[0] < 0 || !std::is_sorted(offsets, offsets + n + 1) || static_cast<std::size_t>(offsets[n]) > size) {
         throw std::invalid_argument(
             "offsets must ascend from 0 or more to the length of data, " + std::to_string(size) + ", at most");

@@ -149,8 +149,8 @@ public:
 
 private:
     static constexpr std::size_t FIRST_SLOTS = std::size_t{1} << 14;  // half a MB
-    static constexpr std::size_t LAST_SLOTS = std::size_t{1} << 20;  // 32 MB
-    static constexpr std::size_t BESIDE_BLOCK = 16;  // bytes that an allocation takes besides, about
+    static constexpr std::size_t LAST_SLOTS = std::size_t{1} << 20;   // 32 MB
+    static constexpr std::size_t BESIDE_BLOCK = 16;                   // bytes that an allocation takes besides, about
     static constexpr std::size_t INLINE = 15;
     static constexpr std::size_t INLINE_IDS = 3;
     static constexpr std::uint64_t LONG = 0xFF;   // in the top byte of `high`, whose low bits are the length

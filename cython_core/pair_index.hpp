@@ -23,151 +23,151 @@ namespace hf_scaffold {
 
 // Bump allocation for lists that live as long as the index.
 class CellArena {
- public:
-  position_t* allocate(std::size_t size) {
-    if (size > left_) {
-      const std::size_t room = std::max(size, BLOCK);
-      std::unique_ptr<position_t[]> block(new position_t[room]);
-      blocks_.push_back(std::move(block));
-      next_ = blocks_.back().get();
-      left_ = room;
+public:
+    position_t* allocate(std::size_t size) {
+        if (size > left_) {
+            const std::size_t room = std::max(size, BLOCK);
+            std::unique_ptr<position_t[]> block(new position_t[room]);
+            blocks_.push_back(std::move(block));
+            next_ = blocks_.back().get();
+            left_ = room;
+        }
+        position_t* cells = next_;
+        next_ += size;
+        left_ -= size;
+        return cells;
     }
-    position_t* cells = next_;
-    next_ += size;
-    left_ -= size;
-    return cells;
-  }
 
- private:
-  static constexpr std::size_t BLOCK = std::size_t{1} << 18;
-  std::vector<std::unique_ptr<position_t[]>> blocks_;
-  position_t* next_ = nullptr;
-  std::size_t left_ = 0;
+private:
+    static constexpr std::size_t BLOCK = std::size_t{1} << 18;
+    std::vector<std::unique_ptr<position_t[]>> blocks_;
+    position_t* next_ = nullptr;
+    std::size_t left_ = 0;
 };
 
 struct Pair {
-  count_t frequency;  // exact, always
-  position_t* cells;  // the left symbol's first cell, for each place where the pair came into being
-  position_t size;
+    count_t frequency;  // exact, always
+    position_t* cells;  // the left symbol's first cell, for each place where the pair came into being
+    position_t size;
 };
 
 class PairIndex {
- public:
-  std::size_t size() const { return pairs_.size(); }
-  Pair* at(std::uint32_t pair) { return &pairs_[pair]; }
+public:
+    std::size_t size() const { return pairs_.size(); }
+    Pair* at(std::uint32_t pair) { return &pairs_[pair]; }
 
-  // A pair that is in the index.
-  Pair* find(token_id_t left, token_id_t right) { return &pairs_[slots_[probe(pair_key(left, right))].pair]; }
+    // A pair that is in the index.
+    Pair* find(token_id_t left, token_id_t right) { return &pairs_[slots_[probe(pair_key(left, right))].pair]; }
 
-  // The pair's number; if new, with frequency 0 and no cells.
-  std::uint32_t find_or_add(token_id_t left, token_id_t right) {
-    if (pairs_.size() * 2 >= slots_.size()) grow();
-    const std::uint64_t key = pair_key(left, right);
-    Slot& slot = slots_[probe(key)];
-    if (slot.pair == FREE) {
-      if (pairs_.size() == FREE) throw std::length_error("more than 2**32 - 1 distinct pairs");
-      pairs_.push_back(Pair{0, nullptr, 0});
-      slot = Slot{key, static_cast<std::uint32_t>(pairs_.size() - 1)};
+    // The pair's number; if new, with frequency 0 and no cells.
+    std::uint32_t find_or_add(token_id_t left, token_id_t right) {
+        if (pairs_.size() * 2 >= slots_.size()) grow();
+        const std::uint64_t key = pair_key(left, right);
+        Slot& slot = slots_[probe(key)];
+        if (slot.pair == FREE) {
+            if (pairs_.size() == FREE) throw std::length_error("more than 2**32 - 1 distinct pairs");
+            pairs_.push_back(Pair{0, nullptr, 0});
+            slot = Slot{key, static_cast<std::uint32_t>(pairs_.size() - 1)};
+        }
+        return slot.pair;
     }
-    return slot.pair;
-  }
 
-  // Room for the pair's cells, for the caller to fill in ascending order.
-  position_t* allocate_cells(std::uint32_t pair, position_t size) {
-    pairs_[pair].cells = cells_.allocate(size);
-    pairs_[pair].size = size;
-    return pairs_[pair].cells;
-  }
-
-  // The most slots that a look-up passes. O(slots).
-  std::size_t longest_probe() const {
-    std::size_t longest = 0;
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-      if (slots_[i].pair == FREE) continue;
-      const std::size_t passed = (i - key_.of(slots_[i].key)) & (slots_.size() - 1);
-      longest = std::max(longest, passed + 1);
+    // Room for the pair's cells, for the caller to fill in ascending order.
+    position_t* allocate_cells(std::uint32_t pair, position_t size) {
+        pairs_[pair].cells = cells_.allocate(size);
+        pairs_[pair].size = size;
+        return pairs_[pair].cells;
     }
-    return longest;
-  }
 
- private:
-  static constexpr std::uint32_t FREE = std::numeric_limits<std::uint32_t>::max();
-
-  struct Slot {
-    std::uint64_t key;
-    std::uint32_t pair;
-  };
-
-  // The slot that holds the key, or the free slot where it belongs. At most half the slots are taken.
-  std::size_t probe(std::uint64_t key) const {
-    const std::size_t mask = slots_.size() - 1;
-    std::size_t slot = key_.of(key) & mask;
-    while (slots_[slot].pair != FREE && slots_[slot].key != key) slot = (slot + 1) & mask;
-    return slot;
-  }
-
-  void grow() {
-    std::vector<Slot> old(std::max(slots_.size() * 2, std::size_t{1} << 16), Slot{0, FREE});
-    old.swap(slots_);
-    for (const Slot& slot : old) {
-      if (slot.pair != FREE) slots_[probe(slot.key)] = slot;
+    // The most slots that a look-up passes. O(slots).
+    std::size_t longest_probe() const {
+        std::size_t longest = 0;
+        for (std::size_t i = 0; i < slots_.size(); ++i) {
+            if (slots_[i].pair == FREE) continue;
+            const std::size_t passed = (i - key_.of(slots_[i].key)) & (slots_.size() - 1);
+            longest = std::max(longest, passed + 1);
+        }
+        return longest;
     }
-  }
 
-  HashKey key_;
-  std::vector<Pair> pairs_;
-  std::vector<Slot> slots_;
-  CellArena cells_;
+private:
+    static constexpr std::uint32_t FREE = std::numeric_limits<std::uint32_t>::max();
+
+    struct Slot {
+        std::uint64_t key;
+        std::uint32_t pair;
+    };
+
+    // The slot that holds the key, or the free slot where it belongs. At most half the slots are taken.
+    std::size_t probe(std::uint64_t key) const {
+        const std::size_t mask = slots_.size() - 1;
+        std::size_t slot = key_.of(key) & mask;
+        while (slots_[slot].pair != FREE && slots_[slot].key != key) slot = (slot + 1) & mask;
+        return slot;
+    }
+
+    void grow() {
+        std::vector<Slot> old(std::max(slots_.size() * 2, std::size_t{1} << 16), Slot{0, FREE});
+        old.swap(slots_);
+        for (const Slot& slot : old) {
+            if (slot.pair != FREE) slots_[probe(slot.key)] = slot;
+        }
+    }
+
+    HashKey key_;
+    std::vector<Pair> pairs_;
+    std::vector<Slot> slots_;
+    CellArena cells_;
 };
 
 // What one merge does to the pairs on one side of it, gathered by neighbouring symbol: each pair is
 // looked up once a merge, not once an occurrence. Its vectors keep their memory between merges.
 class NeighbourTally {
- public:
-  struct Entry {
-    count_t weight = 0;
-    position_t size = 0;
-    position_t* out = nullptr;
-  };
+public:
+    struct Entry {
+        count_t weight = 0;
+        position_t size = 0;
+        position_t* out = nullptr;
+    };
 
-  void add(token_id_t neighbour, count_t weight) {
-    const std::size_t at = static_cast<std::size_t>(neighbour);
-    if (at >= entries_.size()) entries_.resize(2 * at + 256);
-    Entry& entry = entries_[at];
-    if (entry.size == 0) neighbours_.push_back(neighbour);
-    entry.weight += weight;
-    entry.size += 1;
-  }
+    void add(token_id_t neighbour, count_t weight) {
+        const std::size_t at = static_cast<std::size_t>(neighbour);
+        if (at >= entries_.size()) entries_.resize(2 * at + 256);
+        Entry& entry = entries_[at];
+        if (entry.size == 0) neighbours_.push_back(neighbour);
+        entry.weight += weight;
+        entry.size += 1;
+    }
 
-  void add_cell(token_id_t neighbour, count_t weight, position_t cell) {
-    add(neighbour, weight);
-    occurrences_.push_back({neighbour, cell});
-  }
+    void add_cell(token_id_t neighbour, count_t weight, position_t cell) {
+        add(neighbour, weight);
+        occurrences_.push_back({neighbour, cell});
+    }
 
-  // In the order in which they were first added.
-  std::vector<token_id_t>& neighbours() { return neighbours_; }
-  Entry* at(token_id_t neighbour) { return &entries_[neighbour]; }
+    // In the order in which they were first added.
+    std::vector<token_id_t>& neighbours() { return neighbours_; }
+    Entry* at(token_id_t neighbour) { return &entries_[neighbour]; }
 
-  // Writes every cell where its neighbour's `out` points, in the order in which they were added.
-  void file_cells() {
-    for (const Occurrence& occurrence : occurrences_) *entries_[occurrence.neighbour].out++ = occurrence.cell;
-  }
+    // Writes every cell where its neighbour's `out` points, in the order in which they were added.
+    void file_cells() {
+        for (const Occurrence& occurrence : occurrences_) *entries_[occurrence.neighbour].out++ = occurrence.cell;
+    }
 
-  void clear() {
-    for (token_id_t neighbour : neighbours_) entries_[neighbour] = Entry{};
-    neighbours_.clear();
-    occurrences_.clear();
-  }
+    void clear() {
+        for (token_id_t neighbour : neighbours_) entries_[neighbour] = Entry{};
+        neighbours_.clear();
+        occurrences_.clear();
+    }
 
- private:
-  struct Occurrence {
-    token_id_t neighbour;
-    position_t cell;
-  };
+private:
+    struct Occurrence {
+        token_id_t neighbour;
+        position_t cell;
+    };
 
-  std::vector<Entry> entries_;
-  std::vector<token_id_t> neighbours_;
-  std::vector<Occurrence> occurrences_;
+    std::vector<Entry> entries_;
+    std::vector<token_id_t> neighbours_;
+    std::vector<Occurrence> occurrences_;
 };
 
 }  // namespace hf_scaffold

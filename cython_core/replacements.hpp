@@ -44,8 +44,9 @@ public:
     void append(token_id_t token, std::vector<token_id_t>& out) const {
         const Entry* found = place_of(token) < span_ ? entry_of(token) : nullptr;
         if (found) {
-            out.insert(out.end(), parts_.begin() + static_cast<std::ptrdiff_t>(found->begin),
-                       parts_.begin() + static_cast<std::ptrdiff_t>(found->end));
+            out.insert(
+                out.end(), parts_.begin() + static_cast<std::ptrdiff_t>(found->begin),
+                parts_.begin() + static_cast<std::ptrdiff_t>(found->end));
         } else {
             out.push_back(token);
         }

@@ -494,7 +494,9 @@ private:
         const byte_t* last_lower_end = nullptr;
         while (at != end) {
             const Character next = character_at(at);
-            if (!(next.classes & UPPER)) return next.classes & LOWER ? skip_letters<false>(at, end, LOWER, LOWER) : last_lower_end;
+            if (!(next.classes & UPPER)) {
+                return next.classes & LOWER ? skip_letters<false>(at, end, LOWER, LOWER) : last_lower_end;
+            }
             at += next.length;
             if (next.classes & LOWER) last_lower_end = at;
         }

@@ -146,10 +146,13 @@ public:
     bool run(IdCache& cache, bool has_successor, Interrupt& interrupt) {
         if (tasks_.empty()) plan(interrupt);
         const std::size_t left = tasks_.size() - std::min(tasks_.size(), next_.load());
+        const auto may_go_on = [&](std::size_t n_done) {
+            return !cache.is_retired() && (has_successor ? !cache.is_full() : n_done < FEW_TASKS);
+        };
         run_on_threads(std::min(n_threads_, left), interrupt, [&] {
             try {
                 Worker worker(*this, cache, interrupt);
-                for (std::size_t n = 0; !cache.is_retired() && (has_successor ? !cache.is_full() : n < FEW_TASKS); ++n) {
+                for (std::size_t n = 0; may_go_on(n); ++n) {
                     const std::size_t i = next_.fetch_add(1);
                     if (i >= tasks_.size()) return;
                     worker.encode(i);

@@ -14,9 +14,9 @@ constexpr token_id_t NO_ID = -1;
 
 // *sum = a + b for a, b >= 0; false, and *sum untouched, when that passes the largest count.
 inline bool checked_add(count_t a, count_t b, count_t* sum) {
-  if (a > std::numeric_limits<count_t>::max() - b) return false;
-  *sum = a + b;
-  return true;
+    if (a > std::numeric_limits<count_t>::max() - b) return false;
+    *sum = a + b;
+    return true;
 }
 
 }  // namespace hf_scaffold

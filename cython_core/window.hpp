@@ -18,8 +18,8 @@ template <bool has_cases>
 struct Window {
     std::uint64_t letters = 0, numbers = 0, digits = 0, spaces = 0;
     std::uint64_t blanks = 0, newlines = 0, quotes = 0;  // ' ', [\r\n] and '\''
-    std::uint64_t long_spaces = 0;  // the first bytes of spaces that are not ASCII
-    std::uint64_t tails = 0;        // the bytes of characters behind their first
+    std::uint64_t long_spaces = 0;                       // the first bytes of spaces that are not ASCII
+    std::uint64_t tails = 0;                             // the bytes of characters behind their first
     // Only if it has cases. Then `letters` are all of upper or lower: marks, too, which are both.
     std::uint64_t upper = 0, lower = 0, marks = 0, slashes = 0;
 
