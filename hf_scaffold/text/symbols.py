@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import starmap
+from operator import add
 
 __all__ = ["BYTE_TOKENS", "NO_AFFIXES", "Affixes", "Pair"]
 
@@ -36,6 +38,8 @@ class Affixes:
 
     def join_all(self, pairs: Iterable[Pair]) -> list[str]:
         """The token of each pair."""
+        if not self.prefix:
+            return list(starmap(add, pairs))
         skip = len(self.prefix)
         return [left + right[skip:] for left, right in pairs]
 

@@ -37,7 +37,6 @@ class Encoders(Protocol):
     def encoder(self) -> PretokenEncoder: ...
     @property
     def raw_encoder(self) -> PretokenEncoder: ...
-    @property
     def raw_merging_encoder(self) -> PretokenEncoder: ...
     def encoders_without_last_rules(self, n_rules: int) -> tuple[PretokenEncoder, PretokenEncoder]: ...
 
@@ -87,9 +86,7 @@ def _estimate(bpe: Encoders, counts: PreTokenCounts, frequencies: Mapping[str, i
     """
     least = int(counts.counts.min())
     rare = counts.counts <= min(RARE * least, _MAX_COUNT)
-    made = _occurrences_when_made(bpe, frequencies)
-    needed = made[-1] + RARE * least if made else 0
-    n_rules = next((rank for rank, occurrences in enumerate(made) if occurrences < needed), 0)
+    n_rules = _n_rules_without(bpe, frequencies, RARE * least)
     sample = np.zeros(len(counts), bool)
     sample[np.flatnonzero(rare)[:: -(-np.count_nonzero(rare) // _SAMPLE)]] = True
     alike = rows_alike(*_encode_both(*bpe.encoders_without_last_rules(n_rules), counts, sample))
@@ -106,7 +103,7 @@ def _agreeing(bpe: Encoders, counts: PreTokenCounts) -> tuple[Rows, Rows]:
     agrees = rows_alike(exact, raw)
     # Only a pre-token that is one token may have been taken whole.
     single = np.diff(raw[1]) == 1
-    by_merges = bpe.raw_merging_encoder.encode(*_rows(counts, single))
+    by_merges = bpe.raw_merging_encoder().encode(*_rows(counts, single))
     agrees_by_merges = agrees.copy()
     agrees_by_merges[single] = rows_alike(_of_rows(exact, single), by_merges)
     return agrees, agrees_by_merges
@@ -175,15 +172,22 @@ def _occurrences(counts: PreTokenCounts, rows: Rows) -> int:
     return (int(high.sum()) << 32) + int(low.sum())
 
 
-def _occurrences_when_made(bpe: Encoders, frequencies: Mapping[str, int]) -> list[int]:
-    """For each rule, how often its pair occurred when it was merged: never more than for the rule before.
+def _n_rules_without(bpe: Encoders, frequencies: Mapping[str, int], n: int) -> int:
+    """How many rules would be left if every pair needed n occurrences more than the last one had.
 
-    A token either still stands or is part of one that a later rule made.
+    A pair occurs as often when it is merged as its token does in the end, and in tokens that later rules made
+    of that. It never occurs more often than the pair merged before it.
     """
-    standing = [frequencies[token] for token in bpe.vocab]
-    made = []
-    for left, right, token in bpe.rules[::-1].tolist():
-        made.append(standing[token])
-        standing[left] += standing[token]
-        standing[right] += standing[token]
-    return made[::-1]
+    occurrences = [frequencies[token] for token in bpe.vocab]
+    needed = None
+    for rank, (left, right, token) in zip(
+        reversed(range(len(bpe.rules))), bpe.rules[::-1].tolist(), strict=True
+    ):
+        made = occurrences[token]
+        if needed is None:
+            needed = made + n
+        if made >= needed:
+            return rank + 1
+        occurrences[left] += made
+        occurrences[right] += made
+    return 0

@@ -203,7 +203,6 @@ class ScaffoldBPE(Parts):
         """The encoder that a plain BPE engine makes of `raw_model`, over arrays of pre-tokens."""
         return self._pretoken_encoder(self._raw_rules, {}, self._raw_wholes, self.tokens)
 
-    @cached_property
     def raw_merging_encoder(self) -> PretokenEncoder:
         """The same of an engine that doesn't know `ignore_merges`."""
         return self._pretoken_encoder(self._raw_rules, {}, {}, self.tokens)
@@ -225,20 +224,8 @@ class ScaffoldBPE(Parts):
         )
 
     @cached_property
-    def rules(self) -> NDArray[np.int32]:
-        """The merges as rows of ids in `vocab`: left, right and merged token."""
-        return self._as_ids(self.merges, self.merged_tokens)
-
-    @cached_property
     def _raw_rules(self) -> NDArray[np.int32]:
-        return self._as_ids(self._raw_merges, self.affixes.join_all(self._raw_merges))
-
-    def _as_ids(self, merges: Sequence[Pair], made: Sequence[str]) -> NDArray[np.int32]:
-        """Rules as rows of left, right and merged token."""
-        rows = np.empty((len(merges), 3), np.int32)
-        for column, tokens in enumerate(((left for left, _ in merges), (right for _, right in merges), made)):
-            rows[:, column] = [*map(self.vocab.__getitem__, tokens)]
-        return rows
+        return self.as_ids(self._raw_merges, self.affixes.join_all(self._raw_merges))
 
     @cached_property
     def _demolished_ids(self) -> dict[int, list[int]]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
 from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer
@@ -66,6 +70,20 @@ class Parts:
     def merged_tokens(self) -> list[str]:
         """The token that each rule makes, in rank order."""
         return self.affixes.join_all(self.merges)
+
+    @cached_property
+    def rules(self) -> NDArray[np.int32]:
+        """The merges as rows of ids in `vocab`: left, right and merged token."""
+        return self.as_ids(self.merges, self.merged_tokens)
+
+    def as_ids(self, merges: Sequence[Pair], made: Sequence[str]) -> NDArray[np.int32]:
+        """Rules as rows of left, right and merged token."""
+        rows = np.empty((len(merges), 3), np.int32)
+        id_of = self.vocab.__getitem__
+        pairs = np.fromiter(map(id_of, chain.from_iterable(merges)), np.int32, 2 * len(merges))
+        rows[:, :2] = pairs.reshape(-1, 2)
+        rows[:, 2] = np.fromiter(map(id_of, made), np.int32, len(merges))
+        return rows
 
     @property
     def fixed_tokens(self) -> list[str]:

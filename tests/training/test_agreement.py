@@ -170,12 +170,14 @@ def test_a_sample_stands_for_the_rare_pretokens(monkeypatch, english_text):
     assert sampled.raw_agreement_unseen == pytest.approx(bpe.raw_agreement_unseen, abs=0.005)
 
 
-def test_how_often_a_rules_pair_occurred(english_text):
+def test_rules_of_pairs_that_occurred_more_often(english_text):
     counts = hs.count([english_text[:40_000]])
     log = hs.train(counts, 1000, log=True).log
     bpe = hs.train(counts, 1000)
     made = [event.head_frequency for event in log.events if event.kind == "merged"]
-    assert agreement._occurrences_when_made(bpe, log.frequencies) == made
+    for n in (1, 3, 20, made[0]):
+        kept = sum(occurrences >= made[-1] + n for occurrences in made)
+        assert agreement._n_rules_without(bpe, log.frequencies, n) == kept
 
 
 # ---- kept
