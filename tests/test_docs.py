@@ -18,6 +18,7 @@ import pytest
 from hub_server import HubServer
 
 import hf_scaffold as hs
+from hf_scaffold.text.files import import_zstd
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -198,11 +199,9 @@ def make_books(folder):
 
 
 def make_corpus(folder):
-    import zstandard
-
     rows = "".join(json.dumps({"text": text_of(seed, 20)}) + "\n" for seed in range(9))
     (folder / "corpus").mkdir()
-    (folder / "corpus" / "a.jsonl.zst").write_bytes(zstandard.ZstdCompressor().compress(rows.encode()))
+    (folder / "corpus" / "a.jsonl.zst").write_bytes(import_zstd().compress(rows.encode()))
 
 
 def save_trained(path):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from hf_scaffold._utils.files import saving, settle
 from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
-from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, Progress, find_files, import_extra, iter_documents
+from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, Progress, iter_documents
+from hf_scaffold.text.files import find_files, import_extra
 from hf_scaffold.text.pretokenizers import get_pretokenizer
 from hf_scaffold.tokenizer.building import artifact_of, build_tokenizer
 from hf_scaffold.tokenizer.loading import load_tokenizer

@@ -36,9 +36,9 @@ from hf_scaffold.text.corpus import (
     Source,
     batches,
     describe_source,
-    import_extra,
     iter_documents,
 )
+from hf_scaffold.text.files import import_extra
 from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer
 
 __all__ = ["PreTokenCounts", "count"]

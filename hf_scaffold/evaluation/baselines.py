@@ -25,7 +25,7 @@ from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, VocabSizeError
 from hf_scaffold.evaluation.metrics import EvaluationText
 from hf_scaffold.text.byte_level import BYTE_TO_SYMBOL, bytes_to_symbols
-from hf_scaffold.text.corpus import import_extra
+from hf_scaffold.text.files import import_extra
 from hf_scaffold.text.pretokenizers import get_pretokenizer
 from hf_scaffold.tokenizer.loading import load_json, load_pretrained
 from hf_scaffold.training.trainer import DEFAULT_VOCAB_SIZE, train

@@ -9,7 +9,7 @@ from hf_scaffold.report import words
 from hf_scaffold.report.facts import Facts
 from hf_scaffold.report.figures import figure_frequencies, figure_gain, figure_standalone
 from hf_scaffold.report.svg import Figure
-from hf_scaffold.text.corpus import import_extra
+from hf_scaffold.text.files import import_extra
 
 __all__ = ["html_of"]
 

@@ -28,7 +28,8 @@ from hf_scaffold.report.markdown import markdown_of
 from hf_scaffold.report.passages import choose_passage, differing_share, split_passage
 from hf_scaffold.report.words import TEXT_NAMES
 from hf_scaffold.text.byte_level import bytes_to_symbols, symbols_to_bytes
-from hf_scaffold.text.corpus import Source, import_extra, source_names
+from hf_scaffold.text.corpus import Source, source_names
+from hf_scaffold.text.files import import_extra
 from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.trainer import DEFAULT_VOCAB_SIZE, train

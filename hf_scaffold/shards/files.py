@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hf_scaffold._utils.files import naming, sync
 from hf_scaffold.errors import CorpusError
-from hf_scaffold.text.corpus import import_extra
+from hf_scaffold.text.files import import_extra
 
 __all__ = [
     "FORMATS",

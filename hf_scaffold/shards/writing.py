@@ -43,10 +43,9 @@ from hf_scaffold.text.corpus import (
     Progress,
     batches,
     describe_source,
-    find_files,
-    import_extra,
     iter_documents,
 )
+from hf_scaffold.text.files import find_files, import_extra
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast

@@ -12,11 +12,12 @@ import datasets
 import pyarrow
 import pyarrow.parquet
 import pytest
-import zstandard
 
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.corpus import describe_source, iter_documents
+from hf_scaffold.text.files import import_zstd
 
+zstd = import_zstd()
 DOCUMENTS = ["the first", "zweites, größer", "三つ目\r\nの文書\n", "", " ", "👩‍👩‍👧 4th\tand last"]
 ENCODED = [document.encode() for document in DOCUMENTS if document]
 BOM = b"\xef\xbb\xbf"
@@ -25,7 +26,7 @@ COMPRESS = {
     "": bytes,
     ".gz": gzip.compress,
     ".xz": lzma.compress,
-    ".zst": zstandard.ZstdCompressor().compress,
+    ".zst": zstd.compress,
 }
 
 
@@ -191,6 +192,12 @@ def test_compressed_files_may_be_of_several_parts(tmp_path):
         between = skippable if suffix == ".zst" else b""
         path.write_bytes(compress(b"one\n") + between + compress(b"") + compress(b"two\n"))
         assert read(path) == [b"one\n", b"two\n"]
+
+
+def test_zstd_windows_may_be_as_wide_as_long_makes_them(tmp_path):
+    compressor = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 28})
+    (tmp_path / "text.zst").write_bytes(compressor.compress(b"far apart") + compressor.flush())
+    assert read(tmp_path / "text.zst") == [b"far apart"]
 
 
 def test_a_pipe_is_read(tmp_path):
@@ -397,11 +404,11 @@ def test_bad_parquet_files_are_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "package", "extra"), [("a.zst", "zstandard", "zstd"), ("a.parquet", "pyarrow", "parquet")]
+    ("name", "package", "extra"), [("a.zst", zstd.__name__, "zstd"), ("a.parquet", "pyarrow", "parquet")]
 )
 def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch, name, package, extra):
     for module in [*sys.modules]:
-        if module.partition(".")[0] == package:
+        if f"{module}.".startswith(f"{package}."):
             monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / name).write_bytes(b"anything")
     with pytest.raises(ConfigurationError, match=rf"needs the package {package}: .*hf_scaffold\[{extra}\]"):
