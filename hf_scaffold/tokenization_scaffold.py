@@ -23,7 +23,6 @@ import re
 import reprlib
 import secrets
 import shutil
-import sys
 import tempfile
 import time
 from bisect import bisect_right
@@ -32,7 +31,7 @@ from difflib import get_close_matches
 from functools import cache, partial
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import tokenizers
@@ -97,7 +96,7 @@ MAX_PIPELINES = 16
 MODEL_SETTINGS = ("unk_token", "fuse_unk", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
 
 # Attributes of this class that stock knows nothing of.
-INTERNAL = ("cache", "_public", "_scaffold_json", "_checked_model")
+INTERNAL = ("cache", "_scaffold_json", "_checked_model")
 
 DERIVED_FROM_MODEL = ("expanded", "expanded, with dropout", "native", "native encoders", "native decoding")
 
@@ -145,6 +144,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
 
     vocab_files_names = VOCAB_FILES_NAMES
     _auto_map = AUTO_MAP
+    _tokenizer: Tokenizer  # the public backend
     # False keeps calls from hf_scaffold's native encoder, as HF_SCAFFOLD_NATIVE=0 does for all tokenizers.
     native = True
     # The ScaffoldBPE it was made of, where `hf_scaffold.train_tokenizer(log=True)` made it: with the training
@@ -171,11 +171,14 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
             check_ids(backend, "tokenizer_object")  # before stock copies it, at a cost that follows the ids
         if path := kwargs.get("tokenizer_file"):
             check_prefix(path)
+        # All that is derived from the backend: never pickled, nor part of a fingerprint. Shallow copies share
+        # it with the backend.
+        self.cache: dict[str, Any] = {}
         with backend_errors(kwargs.get("tokenizer_file") or "tokenizer_object"):
             super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]  # stock has no annotations there
-        check_scaffold(scaffold, self._public, source)
-        self._checked_model = model_state(self._public)
-        self.cache.clear()  # a new backend, of which no one knows yet
+        check_scaffold(scaffold, self._tokenizer, source)
+        self._checked_model = model_state(self._tokenizer)
+        self.cache = {"backend": self._tokenizer}
         # One string, not 100,000 small objects: pickling and fingerprints stay fast.
         self._scaffold_json = json.dumps(
             {"raw_agreement": None, **scaffold}, ensure_ascii=False, sort_keys=True, separators=(",", ":")
@@ -189,33 +192,13 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
 
     @property
     def backend_tokenizer(self) -> Tokenizer:
-        """The public backend. Who has it may change it at any time, so from now on calls look for changes.
+        """The public backend, which may be changed at any time: its parts, its added tokens, its settings.
 
-        Parts, added tokens and settings may all change; a model of another vocabulary is refused by the next
-        call, unless it has exactly as many tokens.
+        A model of another vocabulary is refused by the next call, unless it has exactly as many tokens.
+        Once this was read, each call compares all added tokens, at a microsecond or two for each.
         """
-        if not is_stock(sys._getframe(1)):
-            self.cache["backend is known"] = True
-        return self._public
-
-    @property
-    def _tokenizer(self) -> Any:
-        """As `backend_tokenizer`; that stock's own code reads it all the time is no reason to look."""
-        if not is_stock(sys._getframe(1)):
-            self.cache["backend is known"] = True
-        return self.__dict__.get("_tokenizer")
-
-    @_tokenizer.setter
-    def _tokenizer(self, backend: Any) -> None:
-        # All that is derived, as expanded models by dropout: never pickled, nor part of a fingerprint. Shared
-        # by shallow copies, as long as they share the backend.
-        self.cache: dict[str, Any] = {"backend is known": True}
-        self.__dict__["_tokenizer"] = backend
-
-    @property
-    def _public(self) -> Tokenizer:
-        public: Tokenizer = self.__dict__["_tokenizer"]
-        return public
+        self.cache["backend is known"] = True
+        return self._tokenizer
 
     @property
     def dropout(self) -> float | None:
@@ -227,12 +210,12 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         elsewhere the backend's own dropout takes its place, with the same chances, but not to be repeated.
         """
         # The backend keeps 32 bits.
-        dropout = getattr(self._public.model, "dropout", None)
+        dropout = getattr(self._tokenizer.model, "dropout", None)
         return None if dropout is None else float(f"{dropout:.7g}")
 
     @dropout.setter
     def dropout(self, dropout: float | None) -> None:
-        self._public.model.dropout = checked_dropout(dropout)
+        self._tokenizer.model.dropout = checked_dropout(dropout)
 
     # ---- encoding ----
 
@@ -253,7 +236,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
                 )
                 return encoded
         draw = self._draw(dropout, seed, kwargs) if dropout else None
-        return self._encode_generally(self._public, text, text_pair, dropout, draw, **kwargs)
+        return self._encode_generally(self._tokenizer, text, text_pair, dropout, draw, **kwargs)
 
     def _draw(self, dropout: float, seed: int | None, kwargs: Mapping[str, Any]) -> "Draw | None":
         """Native dropout, where there is one for this tokenizer; else None, for the backend's."""
@@ -290,8 +273,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         """`_encode_plus` by the backend, which may be another one with the same added tokens."""
         # Stock code runs on a twin of self with its own backend: nothing of self changes in a call. Names
         # come first, then the backend: so this has every token that is named, whatever other threads do.
-        call = object.__new__(type(self))
-        call.__dict__.update(self.__dict__, _special_tokens_map=self._special_tokens_map.copy())
+        call = self._twin(_special_tokens_map=self._special_tokens_map.copy())
         state = self._state_of(public)
         expanded = self._expanded(None if draw else dropout)
         pipelines = partial(expanded.pipelines_of, public, state)
@@ -313,11 +295,15 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         )
 
     def _encode_without_added_tokens(self, text: str) -> list[int]:
-        backend: Any = self._public
-        expanded = backend.expanded if isinstance(backend, CallBackend) else self._expanded(self.dropout)
+        backend: Any = self._tokenizer
+        if isinstance(backend, CallBackend):
+            expanded = backend.expanded
+        else:
+            self._state_of(backend)
+            expanded = self._expanded(self.dropout)
         tokenizer = Tokenizer(expanded.model)
-        tokenizer.normalizer = self._public.normalizer
-        tokenizer.pre_tokenizer = self._public.pre_tokenizer
+        tokenizer.normalizer = self._tokenizer.normalizer
+        tokenizer.pre_tokenizer = self._tokenizer.pre_tokenizer
         return expanded.demolish_ids(tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _expanded(self, dropout: float | None = None) -> "ExpandedModel":
@@ -325,7 +311,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         key = "expanded, with dropout" if dropout else "expanded"
         expanded: ExpandedModel | None = self.cache.get(key)
         if expanded is None or expanded.dropout != (dropout or None):
-            expanded = self.cache[key] = ExpandedModel(self.scaffold, self._public, dropout or None)
+            expanded = self.cache[key] = ExpandedModel(self.scaffold, self._tokenizer, dropout or None)
         return expanded
 
     def _state_of(self, public: Tokenizer) -> tuple[Any, ...]:
@@ -335,17 +321,19 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         `add_tokens`, which marks its calls, can have changed them.
         """
         parts = map(part_state, (public.normalizer, public.pre_tokenizer, public.post_processor))
-        if public is not self._public:
+        if public is not self._tokenizer:
             return (AddedTokens.of(public).state, *parts)
-        if "backend is known" not in self.cache:
-            return (self.cache.get("last addition"), public.get_vocab_size(), *parts)
-        model = model_state(public)
+        if self.cache.get("backend") is not public:  # put in place from outside, where it is known
+            self.cache = {"backend": public, "backend is known": True}
+        cache, model = self.cache, model_state(public)
         if model != self._checked_model:
             check_scaffold(self.scaffold, public, "scaffold.json")
             self._checked_model = model
             for name in DERIVED_FROM_MODEL:
-                self.cache.pop(name, None)
-        return (model, AddedTokens.of(public).state, *parts)
+                cache.pop(name, None)
+        is_known = "backend is known" in cache
+        added = AddedTokens.of(public).state if is_known else cache.get("last addition")
+        return (model, added, public.get_vocab_size(), *parts)
 
     def add_special_tokens(self, *args: Any, **kwargs: Any) -> int:
         """As stock, but tokens are added before they are named: no thread ever sees a name without an id."""
@@ -357,7 +345,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         return added
 
     def _add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
-        refuse_ids_in_gaps(self._public, new_tokens)
+        refuse_ids_in_gaps(self._tokenizer, new_tokens)
         added = super()._add_tokens(new_tokens, special_tokens=special_tokens)
         self.cache["last addition"] = object()  # a number could be counted twice by threads that add
         return added
@@ -522,13 +510,16 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
 
     def _decode(self, token_ids: Any, *args: Any, **kwargs: Any) -> str:
         native = native_encoder() if self.native else None
+        twin = self._twin()
         if native is None or not isinstance(token_ids, list):
-            return super()._decode(token_ids, *args, **kwargs)
-        call = object.__new__(type(self))
-        call.__dict__.update(self.__dict__)
+            return super(ScaffoldTokenizerFast, twin)._decode(token_ids, *args, **kwargs)
         with contextlib.suppress(native.NotNativeError):
-            call.__dict__["_tokenizer"] = native.decoding_of(self)
-        return super(ScaffoldTokenizerFast, call)._decode(token_ids, *args, **kwargs)
+            twin.__dict__["_tokenizer"] = native.decoding_of(self)
+        return super(ScaffoldTokenizerFast, twin)._decode(token_ids, *args, **kwargs)
+
+    def convert_tokens_to_string(self, tokens: list[str]) -> str:
+        string: str = super(ScaffoldTokenizerFast, self._twin()).convert_tokens_to_string(tokens)
+        return string
 
     # ---- loading, saving, copying ----
 
@@ -655,7 +646,9 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         filename_prefix: str | None = None,
     ) -> tuple[str, ...]:
         try:
-            saved = super()._save_pretrained(save_directory, file_names, legacy_format, filename_prefix)
+            saved = super(ScaffoldTokenizerFast, self._twin())._save_pretrained(
+                save_directory, file_names, legacy_format, filename_prefix
+            )
         except Exception as error:  # tokenizers has no narrower class, not even for a full disk
             if found := re.search(r"\(os error (\d+)\)$", str(error)):
                 raise OSError(int(found[1]), os.strerror(int(found[1]))) from error
@@ -675,11 +668,18 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         state = {name: value for name, value in self.__dict__.items() if name != "artifact"}
         return {**state, "cache": {}}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, cache={"backend": state["_tokenizer"]})
+
     def __copy__(self) -> "ScaffoldTokenizerFast":
         # As stock, with the same backend: so with the same count of additions, and all that is derived.
-        copied = object.__new__(type(self))
-        copied.__dict__.update(self.__dict__)
-        return copied
+        return self._twin(cache=self.cache)
+
+    def _twin(self, **others: Any) -> "ScaffoldTokenizerFast":
+        """For stock code to run on: what it changes, and that it reads the backend, stays with the twin."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__, **{"cache": {}, **others})
+        return twin
 
 
 def is_scaffold(tokenizer: Any) -> bool:
@@ -689,12 +689,7 @@ def is_scaffold(tokenizer: Any) -> bool:
 
 def backend_of(tokenizer: Any) -> Any:
     """A fast tokenizer's backend to look at; `backend_tokenizer` says that it may be changed from now on."""
-    return tokenizer._public if is_scaffold(tokenizer) else getattr(tokenizer, "backend_tokenizer", None)
-
-
-def is_stock(caller: FrameType) -> bool:
-    """Whether this is stock's own code, which takes the backend often, and adds tokens by `_add_tokens`."""
-    return caller.f_globals.get("__name__") == PreTrainedTokenizerFast.__module__
+    return tokenizer._tokenizer if is_scaffold(tokenizer) else getattr(tokenizer, "backend_tokenizer", None)
 
 
 def model_state(public: Tokenizer) -> tuple[Any, ...]:

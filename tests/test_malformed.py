@@ -507,7 +507,7 @@ def test_a_setting_that_is_none_is_refused_with_the_file(folder, setting):
         ScaffoldTokenizerFast.from_pretrained(folder)
 
 
-@pytest.mark.parametrize("name", ["cache", "_public", "_scaffold_json", "_checked_model"])
+@pytest.mark.parametrize("name", ["cache", "_scaffold_json", "_checked_model"])
 def test_a_setting_named_as_a_part_of_the_class_is_not_saved_as_that_part(folder, tmp_path, name):
     path = folder / "tokenizer_config.json"
     path.write_text(json.dumps(json.loads(path.read_bytes()) | {name: 0}))

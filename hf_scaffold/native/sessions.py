@@ -151,7 +151,7 @@ def session_of(tokenizer: ScaffoldTokenizerFast) -> Session:
         NotNativeError: the native encoder doesn't know such a backend.
     """
     # Another thread may put another backend in place, whose cache is another, too.
-    backend, cache = tokenizer._public, tokenizer.cache
+    backend, cache = tokenizer._tokenizer, tokenizer.cache
     state = tokenizer._state_of(backend)
     kept: tuple[Any, Any, Session | str] | None = cache.get("native")
     if kept is None or kept[0] is not backend or kept[1] != state:

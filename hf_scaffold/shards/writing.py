@@ -334,7 +334,7 @@ def _fingerprint(tokenizer: ScaffoldTokenizerFast) -> str:
     # What was measured decides no id, and 0.1.0 measured less of it.
     ids = {name: part for name, part in scaffold.items() if not name.startswith("raw_agreement")}
     parts = (
-        tokenizer._public.to_str(),
+        tokenizer._tokenizer.to_str(),
         json.dumps({**ids, "raw_agreement": None}, sort_keys=True),
         json.dumps(bool(tokenizer.split_special_tokens)),
     )
@@ -400,7 +400,7 @@ def _cut_for(tokenizer: ScaffoldTokenizerFast) -> Callable[[bytes], int]:
     added = tokenizer.added_tokens_decoder.values()
     cross_white_space = any(t.lstrip or t.rstrip or len(t.content.split()) != 1 for t in added)
     try:
-        preset = preset_of(tokenizer._public)
+        preset = preset_of(tokenizer._tokenizer)
     except NotNativeError:
         preset = None
     if preset is None or cross_white_space:

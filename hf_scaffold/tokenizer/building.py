@@ -88,7 +88,7 @@ def artifact_of(tokenizer: ScaffoldTokenizerFast) -> ScaffoldBPE:
     Raises:
         ConfigurationError: `bpe_from_tokenizer` made the tokenizer of another one, not of an artifact.
     """
-    backend, scaffold = tokenizer._public, tokenizer.scaffold
+    backend, scaffold = tokenizer._tokenizer, tokenizer.scaffold
     if "unused" in scaffold:
         raise ConfigurationError("a tokenizer that bpe_from_tokenizer made of another one has no artifact")
     model = json.loads(backend.to_str())["model"]

@@ -126,7 +126,7 @@ def fill(shell: Shell, bpe: ScaffoldBPE, **kwargs: Any) -> ScaffoldTokenizerFast
         **kwargs: As for `PreTrainedTokenizerFast`, in place of the settings of `shell`.
     """
     trained = build_tokenizer(bpe)
-    own = json.loads(trained._public.to_str())
+    own = json.loads(trained._tokenizer.to_str())
     state = {
         **shell.state,
         # The pre-tokenizer may have got a ByteLevel; without one there is no decoder for its symbols either.
@@ -214,7 +214,7 @@ def _as_special(token: str | AddedToken) -> AddedToken:
 
 
 def _set_post_processor(tokenizer: ScaffoldTokenizerFast, entry: Any) -> None:
-    backend = tokenizer._public
+    backend = tokenizer._tokenizer
 
     def with_id(token: str, _: int) -> tuple[str, int]:
         token_id = backend.token_to_id(token)

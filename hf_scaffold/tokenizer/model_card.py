@@ -121,7 +121,7 @@ def make_card(tokenizer: ScaffoldTokenizerFast, repo_id: str) -> str:
     """
     scaffold = tokenizer.scaffold
     training = scaffold.get("training") or {}
-    size = tokenizer._public.get_vocab_size(with_added_tokens=False)
+    size = tokenizer._tokenizer.get_vocab_size(with_added_tokens=False)
     n_scaffolds = len(scaffold["demolish"])
     metadata = ModelCardData(library_name="transformers", tags=TAGS if n_scaffolds else TAGS[:-1])
     sections = [

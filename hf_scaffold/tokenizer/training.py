@@ -187,7 +187,7 @@ def train_tokenizer(
         bpe = bpe.with_sources(names) if names else bpe
         tokenizer = build_tokenizer(bpe, **kwargs) if shell is None else fill(shell, bpe, **kwargs)
         # An artifact knows the strings of its special tokens only.
-        tokenizer._public.add_special_tokens(
+        tokenizer._tokenizer.add_special_tokens(
             [token for token in checked.special_tokens if isinstance(token, AddedToken)]
         )
         if log:
