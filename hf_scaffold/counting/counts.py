@@ -1,23 +1,15 @@
 """Pre-token counts: the one thing about a corpus that training looks at."""
 
 import heapq
-import multiprocessing
 import operator
 import os
-import signal
-import sys
 from array import array
 from bisect import bisect_left
-from collections import Counter, deque
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from functools import lru_cache, partial
-from io import BytesIO
+from collections.abc import ItemsView, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,42 +17,25 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
 
-from hf_scaffold._core.counter import PretokenCounter, first_out_of_order, last_cut
+from hf_scaffold._core.counter import first_out_of_order, last_cut
 from hf_scaffold._utils.arguments import function, knows_its_arguments, shortened, string, warn, whole
-from hf_scaffold._utils.cpus import n_cpus
 from hf_scaffold._utils.files import write_files
+from hf_scaffold.counting.files import read_parquet, to_parquet
+from hf_scaffold.counting.workers import count_in_processes, count_in_threads, resolve_workers
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
-from hf_scaffold.text.corpus import (
-    MAX_PRETOKEN_LENGTH,
-    Progress,
-    Source,
-    batches,
-    describe_source,
-    iter_documents,
-)
-from hf_scaffold.text.files import import_extra
+from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, Progress, Source, describe_source, iter_documents
 from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer
-
-__all__ = ["PreTokenCounts", "count"]
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 PretokenizerLike: TypeAlias = str | PreTokenizer | Tokenizer | Pretokenizer
-_Result = TypeVar("_Result")
 
 _MAX_COUNT = 2**63 - 1
-_MOST_WORKERS = 1024  # that may be asked for
-_MAX_WORKERS = 16  # one thread reads and checks the text; more workers than this would wait for it
-_THREAD_BATCH = 1 << 20  # bytes; big enough that handing it over costs nothing
-_PROCESS_BATCH = 1 << 16  # bytes; small enough that workers end soon after an error
-_FORMAT_VERSION = 1
-_VERSION_KEY = b"hf_scaffold.format_version"
-_PRETOKENIZER_KEY = b"hf_scaffold.pretokenizer"
 
 
 class PreTokenCounts(Mapping[bytes, int]):
     """How often each distinct pre-token occurs: an immutable mapping of bytes to int64 counts > 0.
 
-    The pre-tokens are sorted, so that equal tables are equal byte for byte, however they came to be.
+    The pre-tokens are sorted, so equal tables are equal byte for byte, however they were made.
 
     Args:
         data: All distinct pre-tokens, sorted and joined.
@@ -68,7 +43,7 @@ class PreTokenCounts(Mapping[bytes, int]):
         counts: int64 > 0, n rows.
         pretokenizer: What cut the text: a preset's name, a `Pretokenizer` or a `tokenizers` object.
     Raises:
-        CorpusError: the table is not sorted, has an empty pre-token or one twice, or a count below 1; or the
+        CorpusError: the table is not sorted, has an empty or repeated pre-token or a count below 1; or the
             alphabet is characters and a pre-token is not UTF-8.
     Example:
         >>> counts = PreTokenCounts.from_mapping({"the": 10, " cat": 2})
@@ -77,11 +52,6 @@ class PreTokenCounts(Mapping[bytes, int]):
         >>> list(counts)
         [b' cat', b'the']
     """
-
-    data: bytes
-    offsets: Int64Array
-    counts: Int64Array
-    pretokenizer: Pretokenizer
 
     def __init__(
         self, data: bytes, offsets: Int64Array, counts: Int64Array, pretokenizer: PretokenizerLike
@@ -100,13 +70,13 @@ class PreTokenCounts(Mapping[bytes, int]):
         pretokenizer: PretokenizerLike | None = None,
         alphabet: str | None = None,
     ) -> "PreTokenCounts":
-        """Take counts that were made elsewhere; the order doesn't matter.
+        """Take counts made elsewhere, in any order.
 
         Args:
             mapping: Pre-token to count. A str means its UTF-8 bytes.
-            pretokenizer, alphabet: What cut the text, as for `count`; they are taken at their word.
+            pretokenizer, alphabet: What cut the text, as for `count`; not checked.
         Raises:
-            CorpusError: an empty pre-token, one given as str and as bytes, a count that is no int or below 1.
+            CorpusError: an empty pre-token, one given as str and as bytes, or a count that is not an int > 0.
             CountOverflowError: a count is beyond 2**63 - 1.
         Example:
             >>> PreTokenCounts.from_mapping({"hug": 10, "pug": 5}, pretokenizer="gpt2")
@@ -129,6 +99,8 @@ class PreTokenCounts(Mapping[bytes, int]):
     def _from_sorted(cls, items: Iterable[tuple[bytes, int]], pretokenizer: Pretokenizer) -> "PreTokenCounts":
         data, offsets, counts = bytearray(), array("q", [0]), array("q")
         for pretoken, value in items:
+            if value > _MAX_COUNT:
+                raise CountOverflowError(f"pre-token {pretoken!r} has count {value}, beyond 2**63 - 1")
             data += pretoken
             offsets.append(len(data))
             counts.append(value)
@@ -136,21 +108,21 @@ class PreTokenCounts(Mapping[bytes, int]):
 
     @property
     def total(self) -> int:
-        """Number of pre-tokens in the corpus."""
+        """Pre-tokens in the corpus."""
         return sum(self.counts.tolist())
 
     @property
     def n_bytes(self) -> int:
-        """Number of bytes of all these."""
+        """Bytes of all these."""
         return sum(map(operator.mul, np.diff(self.offsets).tolist(), self.counts.tolist()))
 
     def merge(self, *others: "PreTokenCounts") -> "PreTokenCounts":
-        """Add tables up; the result depends neither on their order nor on their grouping.
+        """Add up tables, in any order and grouping.
 
         Raises:
             ConfigurationError: the tables are of different pre-tokenizers.
-            CountOverflowError: a sum is beyond 2**63 - 1; the message names the pre-token.
-        Cost: O(rows of all tables) beside the result.
+            CountOverflowError: a sum is beyond 2**63 - 1; names the pre-token.
+        Cost: O(rows of all tables).
         Example:
             >>> monday = PreTokenCounts.from_mapping({"a": 1, "b": 2})
             >>> dict(monday.merge(PreTokenCounts.from_mapping({"b": 3})))
@@ -167,35 +139,22 @@ class PreTokenCounts(Mapping[bytes, int]):
                     f"{_name(self.pretokenizer)} and {_name(other.pretokenizer)}"
                 )
         rows = heapq.merge(*(table.items() for table in (self, *others)))
-        sums = (
-            (pretoken, _sum_counts(pretoken, group))
-            for pretoken, group in groupby(rows, operator.itemgetter(0))
-        )
+        groups = groupby(rows, operator.itemgetter(0))
+        sums = ((pretoken, sum(value for _, value in group)) for pretoken, group in groups)
         return self._from_sorted(sums, self.pretokenizer)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the table as Parquet: columns `pretoken` (binary) and `count` (int64), sorted by pre-token.
 
-        The pre-tokenizer and a format version are in the file's metadata. Equal tables give equal bytes with
-        one version of pyarrow. A failed write leaves an older file of that name as it was.
+        The metadata hold the pre-tokenizer and a format version. Equal tables give equal bytes with one
+        version of pyarrow. A failed write leaves an older file of that name as it was.
 
         Raises:
             OSError: the file can't be written.
             ConfigurationError: pyarrow is not installed.
         """
-        pyarrow = import_extra("pyarrow", "parquet")
-        parquet = import_extra("pyarrow.parquet", "parquet")
-        buffers = [None, pyarrow.py_buffer(self.offsets), pyarrow.py_buffer(self.data)]
-        pretokens = pyarrow.Array.from_buffers(pyarrow.large_binary(), len(self), buffers)
-        metadata = {
-            _VERSION_KEY: str(_FORMAT_VERSION).encode(),
-            _PRETOKENIZER_KEY: self.pretokenizer.to_json().encode(),
-        }
-        table = pyarrow.table({"pretoken": pretokens, "count": self.counts}).replace_schema_metadata(metadata)
-        stream = BytesIO()
-        parquet.write_table(table, stream, compression="zstd", use_dictionary=False)
-        path = Path(path)
-        write_files(path.parent, {path.name: stream.getvalue()})
+        data = to_parquet((self.data, self.offsets, self.counts), self.pretokenizer)
+        write_files(Path(path).parent, {Path(path).name: data})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PreTokenCounts":
@@ -204,27 +163,12 @@ class PreTokenCounts(Mapping[bytes, int]):
         Raises:
             OSError: the file can't be opened.
             ArtifactError: the file is truncated, not such a table, of a later format version, or has a row
-                that can't be; the message names file and row.
+                that breaks a rule of tables; names file and row.
             ConfigurationError: pyarrow is not installed.
         """
-        pyarrow = import_extra("pyarrow", "parquet")
-        parquet = import_extra("pyarrow.parquet", "parquet")
-        with open(path, "rb") as stream:
-            try:
-                table = parquet.read_table(stream)
-            except (pyarrow.ArrowException, OSError) as error:
-                raise ArtifactError(f"{path} is not a Parquet file or is truncated: {error}") from error
-        pretokenizer = _parse_metadata(path, table.schema.metadata or {})
+        rows, pretokenizer = read_parquet(path)
         try:
-            columns = {
-                name: _column(path, table, name, type_)
-                for name, type_ in (("pretoken", pyarrow.large_binary()), ("count", pyarrow.int64()))
-            }
-        except UnicodeDecodeError as error:
-            raise ArtifactError(f"{path}: the name of a column is not UTF-8: {error}") from None
-        data, offsets = _join(columns["pretoken"])
-        try:
-            return cls(data, offsets, columns["count"].to_numpy(), pretokenizer)
+            return cls(*rows, pretokenizer)
         except CorpusError as error:
             raise ArtifactError(f"{path}: {error}") from None
 
@@ -302,7 +246,7 @@ class PreTokenCounts(Mapping[bytes, int]):
 
 
 class _Items(ItemsView[bytes, int]):
-    """Rows in order, without the look-up of each that a mapping's items take."""
+    """Rows in order; a mapping's own items look each one up."""
 
     _mapping: PreTokenCounts
 
@@ -311,7 +255,6 @@ class _Items(ItemsView[bytes, int]):
 
 
 def _read_only(values: npt.ArrayLike) -> Int64Array:
-    """A copy that no one can write to."""
     given = np.asarray(values)
     if given.dtype != np.int64 or given.ndim != 1:
         raise CorpusError(
@@ -338,65 +281,11 @@ def _to_count(pretoken: bytes, value: Any) -> int:
         raise CorpusError(f"the empty pre-token can't be counted (it has count {value!r})")
     if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__") or operator.index(value) < 1:
         raise CorpusError(f"pre-token {pretoken!r} has count {value!r}; counts are whole numbers from 1")
-    if value > _MAX_COUNT:
-        raise CountOverflowError(f"pre-token {pretoken!r} has count {value}, beyond 2**63 - 1")
     return operator.index(value)
-
-
-def _sum_counts(pretoken: bytes, rows: Iterable[tuple[bytes, int]]) -> int:
-    total = sum(value for _, value in rows)
-    if total > _MAX_COUNT:
-        raise CountOverflowError(f"pre-token {pretoken!r} has {total} occurrences in all, beyond 2**63 - 1")
-    return total
 
 
 def _name(pretokenizer: Pretokenizer) -> str:
     return repr(pretokenizer.preset) if pretokenizer.preset else pretokenizer.to_json()
-
-
-# Reading Parquet
-
-
-def _parse_metadata(path: str | os.PathLike[str], metadata: Mapping[bytes, bytes]) -> Pretokenizer:
-    version = metadata.get(_VERSION_KEY)
-    if version is None or _PRETOKENIZER_KEY not in metadata:
-        raise ArtifactError(
-            f"{path}: not a table of pre-token counts: its metadata don't say how the text was cut"
-        )
-    if version != str(_FORMAT_VERSION).encode():
-        raise ArtifactError(
-            f"{path} has format version {version.decode(errors='replace')}; this hf_scaffold reads "
-            f"{_FORMAT_VERSION}; update it"
-        )
-    try:
-        return Pretokenizer.from_json(metadata[_PRETOKENIZER_KEY].decode())
-    except ValueError as error:
-        raise ArtifactError(f"{path}: the pre-tokenizer in its metadata can't be read: {error}") from error
-
-
-def _column(path: str | os.PathLike[str], table: Any, name: str, type_: Any) -> Any:
-    """A column of that type as one array, without nulls."""
-    if name not in table.column_names or table[name].type != type_:
-        raise ArtifactError(
-            f"{path}: expected columns pretoken: large_binary and count: int64, not "
-            + ", ".join(f"{column.name}: {column.type}" for column in table.schema)
-        )
-    column = table[name].combine_chunks()
-    if column.null_count:
-        raise ArtifactError(f"{path}: row {column.is_null().index(True).as_py()}: {name} is null")
-    return column
-
-
-def _join(pretokens: Any) -> tuple[bytes, Int64Array]:
-    """The joined values and offsets that lie in an Arrow large_binary array."""
-    _, offsets_buffer, data_buffer = pretokens.buffers()
-    if not len(pretokens):
-        return b"", np.zeros(1, np.int64)
-    offsets = np.frombuffer(offsets_buffer, np.int64)[pretokens.offset :][: len(pretokens) + 1]
-    return data_buffer[int(offsets[0]) : int(offsets[-1])].to_pybytes(), offsets - offsets[0]
-
-
-# Counting
 
 
 @knows_its_arguments
@@ -417,8 +306,7 @@ def count(
     they are spread over files, or on num_workers.
 
     With the presets a plain-text file is one document. With any other pre-tokenizer each of its lines,
-    with its line end, is one, as in `tokenizers.Tokenizer.train`. A byte-order mark at a file's start is
-    dropped.
+    with its line end, is one, as in `tokenizers.Tokenizer.train`. A byte-order mark at its start is dropped.
 
     Args:
         source: A path or glob pattern (plain text, `.jsonl`, `.parquet`; also `.gz`, `.xz`, `.zst`), an
@@ -435,21 +323,20 @@ def count(
         num_workers: Threads for the presets, processes for any other pre-tokenizer. None: one a CPU, 16 at
             most; one process where processes are spawned, since these import the calling script again.
         max_pretoken_length: Bytes. Longer pre-tokens, which are data rather than words, are left out with a
-            warning: training on one takes some 80 bytes of memory for each of its own. None keeps all.
-        progress: Called in this thread now and then as progress(bytes_read, bytes_total); None for the total
-            when the source has no known size. Bytes are as they lie on disk.
+            warning: training on one takes some 80 times its size in memory. None keeps all.
+        progress: Called in this thread now and then as progress(bytes_read, bytes_total): bytes on disk, and
+            None for the total if the source has no known size.
     Returns:
-        PreTokenCounts. Never empty.
+        PreTokenCounts, never empty.
     Raises:
-        CorpusError: the corpus is empty or all whitespace, or a file or document can't be read; the message
-            names it and the place.
+        CorpusError: the corpus is empty or all whitespace, or a file or document can't be read; names it and
+            the place.
         ConfigurationError: an unknown preset, or a package that is not installed.
         CountOverflowError: a count is beyond 2**63 - 1.
     Cost: memory O(distinct pre-tokens * num_workers), whatever the size of the corpus; a long document
-        without a place to cut is held whole. The presets release the GIL.
+        that can't be cut is held whole. The presets release the GIL.
     Example:
-        >>> counts = count(["the cat", "the dog"])
-        >>> dict(counts)
+        >>> dict(count(["the cat", "the dog"]))
         {b' cat': 1, b' dog': 1, b'the': 2}
     """
     string("field", field)
@@ -457,14 +344,15 @@ def count(
     if max_pretoken_length is not None:
         max_pretoken_length = whole("max_pretoken_length", max_pretoken_length, 1, reason="None keeps all")
     cutter = get_pretokenizer(pretokenizer, normalizer, alphabet)
-    num_workers = _resolve_workers(num_workers, in_threads=cutter.preset is not None)
-    if cutter.preset is not None:
-        cut = partial(_last_cut, cutter.preset)
-        documents = iter_documents(source, field=field, cut=cut, progress=progress)
-        counts = _count_in_threads(documents, cutter, cutter.preset, num_workers)
+    preset = cutter.preset
+    num_workers = resolve_workers(num_workers, in_threads=preset is not None)
+    cut = None if preset is None else partial(last_cut, preset=preset)
+    documents = iter_documents(source, field=field, cut=cut, progress=progress)
+    if preset is not None:
+        counts = PreTokenCounts(*count_in_threads(documents, preset, num_workers), cutter)
     else:
-        documents = iter_documents(source, field=field, progress=progress)
-        counts = _count_in_processes(documents, cutter, num_workers)
+        total = count_in_processes(documents, cutter, num_workers)
+        counts = PreTokenCounts._from_sorted(sorted(total.items()), cutter)
     if max_pretoken_length is not None:
         counts = _without_longer(counts, max_pretoken_length)
     if not counts:
@@ -485,102 +373,3 @@ def _without_longer(counts: PreTokenCounts, max_length: int) -> PreTokenCounts:
     )
     rows = ((pretoken, value) for pretoken, value in counts.items() if len(pretoken) <= max_length)
     return PreTokenCounts._from_sorted(rows, counts.pretokenizer)
-
-
-def _last_cut(preset: str, text: bytes) -> int:
-    return last_cut(text, preset)
-
-
-def _resolve_workers(num_workers: int | None, in_threads: bool) -> int:
-    if num_workers is None:
-        return min(n_cpus(), _MAX_WORKERS) if in_threads or _forks() else 1
-    return whole("num_workers", num_workers, least=1, most=_MOST_WORKERS)
-
-
-def _forks() -> bool:
-    """Whether processes start as copies of this one, without importing the calling script again."""
-    chosen = multiprocessing.get_start_method(allow_none=True)
-    return (chosen or multiprocessing.get_all_start_methods()[0]) == "fork"  # the first is the default
-
-
-def _count_in_threads(
-    documents: Iterator[bytes], pretokenizer: Pretokenizer, preset: str, num_workers: int
-) -> PreTokenCounts:
-    counters = [PretokenCounter(preset) for _ in range(num_workers)]
-    free: SimpleQueue[PretokenCounter] = SimpleQueue()
-    for counter in counters:
-        free.put(counter)
-
-    def add(texts: list[bytes]) -> None:
-        counter = free.get()
-        try:
-            counter.add(texts)
-        finally:
-            free.put(counter)
-
-    pool = ThreadPoolExecutor(num_workers) if num_workers > 1 else None
-    for _ in _map(pool, add, batches(documents, _THREAD_BATCH), num_workers):
-        pass
-    merged = counters.pop()
-    while counters:
-        merged.merge(counters.pop())
-    return PreTokenCounts(*merged.table(), pretokenizer)
-
-
-def _count_in_processes(
-    documents: Iterator[bytes], pretokenizer: Pretokenizer, num_workers: int
-) -> PreTokenCounts:
-    # Ctrl-C reaches every process of the terminal; the workers leave it to this one, which stops them.
-    ignore_interrupts = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
-    pool = ProcessPoolExecutor(num_workers, initializer=ignore_interrupts) if num_workers > 1 else None
-    count_batch = partial(_count_texts, pretokenizer.to_json())
-    total: Counter[bytes] = Counter()
-    try:
-        for counts in _map(pool, count_batch, batches(documents, _PROCESS_BATCH), num_workers):
-            total.update(counts)
-    except BrokenProcessPool as error:
-        raise ConfigurationError(
-            "a counting process died: out of memory, or started by a script that calls count() outside "
-            "`if __name__ == '__main__':`; num_workers=1 needs no processes"
-        ) from error
-    return PreTokenCounts._from_sorted(sorted(total.items()), pretokenizer)
-
-
-def _count_texts(pretokenizer_json: str, texts: list[bytes]) -> Counter[bytes]:
-    pretokenize = _parse_pretokenizer(pretokenizer_json).pretokenize
-    counts: Counter[bytes] = Counter()
-    for text in texts:
-        counts.update(pretokenize(text.decode()))
-    return counts
-
-
-_parse_pretokenizer = lru_cache(maxsize=1)(Pretokenizer.from_json)  # once a process
-
-
-def _map(
-    pool: Executor | None,
-    work: Callable[[list[bytes]], _Result],
-    batches: Iterator[list[bytes]],
-    num_workers: int,
-) -> Iterator[_Result]:
-    """work(batch) of every batch in order, with at most two batches a worker in memory.
-
-    Whatever ends the iteration early (an error, Ctrl-C) also ends the pool, after the batches at work.
-    """
-    if pool is None:
-        yield from map(work, batches)
-        return
-    pending: deque[Future[_Result]] = deque()
-    try:
-        for batch in batches:
-            if len(pending) == 2 * num_workers:
-                yield pending.popleft().result()
-            pending.append(pool.submit(work, batch))
-        while pending:
-            yield pending.popleft().result()
-    except BrokenProcessPool:
-        if sys.version_info < (3, 11, 5):  # it would wait for ever to hand on a batch that no process takes
-            cast(Any, pool)._call_queue._reader.close()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)

@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex
@@ -31,6 +30,7 @@ from hf_scaffold._core.counter import PretokenCounter, last_cut
 from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.text.corpus import iter_documents
+from hf_scaffold.text.files import import_zstd
 from hf_scaffold.text.pretokenizers import get_pretokenizer
 
 PRESETS = ["gpt2", "gpt2-digits", "llama3", "gpt4o"]
@@ -56,7 +56,7 @@ def write_all_kinds(folder: Path, text: str) -> list[Path]:
         "": bytes,
         ".gz": gzip.compress,
         ".xz": lzma.compress,
-        ".zst": zstandard.ZstdCompressor().compress,
+        ".zst": import_zstd().compress,
     }
     paths = []
     for suffix, compress in compressors.items():
@@ -254,7 +254,7 @@ def test_ctrl_c_stops_all_workers(pretokenizer):
 def test_memory_does_not_grow_with_the_corpus(tmp_path):
     text = (NASTY * 2500).encode()  # 1.4 MB
     path = tmp_path / "text.zst"
-    path.write_bytes(zstandard.ZstdCompressor().compress(text) * 70)
+    path.write_bytes(import_zstd().compress(text) * 70)
     program = (
         "import resource, sys\n"
         "from hf_scaffold.counting.counts import count\n"

@@ -1,0 +1,119 @@
+"""Counting in several threads or processes; what is counted doesn't depend on how many."""
+
+import multiprocessing
+import signal
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import lru_cache, partial
+from typing import Any, TypeVar, cast
+
+from hf_scaffold._core.counter import PretokenCounter
+from hf_scaffold._utils.arguments import whole
+from hf_scaffold._utils.cpus import n_cpus
+from hf_scaffold.counting.files import Rows
+from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.text.corpus import batches
+from hf_scaffold.text.pretokenizers import Pretokenizer
+
+_Result = TypeVar("_Result")
+
+_MOST_WORKERS = 1024  # that may be asked for
+_MAX_WORKERS = 16  # one thread reads and checks the text; more workers than this would wait for it
+_THREAD_BATCH = 1 << 20  # bytes; big enough that handing it over costs nothing
+_PROCESS_BATCH = 1 << 16  # bytes; small enough that workers end soon after an error
+
+
+def resolve_workers(num_workers: int | None, in_threads: bool) -> int:
+    """How many workers to start. None: one a CPU, but one process where they would run the script again."""
+    if num_workers is None:
+        return min(n_cpus(), _MAX_WORKERS) if in_threads or _forks() else 1
+    return whole("num_workers", num_workers, least=1, most=_MOST_WORKERS)
+
+
+def _forks() -> bool:
+    """Whether processes start as copies of this one, without importing the calling script again."""
+    chosen = multiprocessing.get_start_method(allow_none=True)
+    return (chosen or multiprocessing.get_all_start_methods()[0]) == "fork"  # the first is the default
+
+
+def count_in_threads(documents: Iterator[bytes], preset: str, num_workers: int) -> Rows:
+    """The pre-tokens that a native scanner cuts, sorted."""
+    free = [PretokenCounter(preset) for _ in range(num_workers)]
+
+    def add(texts: list[bytes]) -> None:
+        counter = free.pop()
+        try:
+            counter.add(texts)
+        finally:
+            free.append(counter)
+
+    pool = ThreadPoolExecutor(num_workers) if num_workers > 1 else None
+    for _ in _map(pool, add, batches(documents, _THREAD_BATCH), num_workers):
+        pass
+    merged = free.pop()
+    while free:
+        merged.merge(free.pop())
+    return merged.table()
+
+
+def count_in_processes(
+    documents: Iterator[bytes], pretokenizer: Pretokenizer, num_workers: int
+) -> Counter[bytes]:
+    # Ctrl-C reaches every process of the terminal; the workers leave it to this one, which stops them.
+    ignore_interrupts = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    pool = ProcessPoolExecutor(num_workers, initializer=ignore_interrupts) if num_workers > 1 else None
+    count_batch = partial(_count_texts, pretokenizer.to_json())
+    total: Counter[bytes] = Counter()
+    try:
+        for counts in _map(pool, count_batch, batches(documents, _PROCESS_BATCH), num_workers):
+            total.update(counts)
+    except BrokenProcessPool as error:
+        raise ConfigurationError(
+            "a counting process died: out of memory, or started by a script that calls count() outside "
+            "`if __name__ == '__main__':`; num_workers=1 needs no processes"
+        ) from error
+    return total
+
+
+def _count_texts(pretokenizer_json: str, texts: list[bytes]) -> Counter[bytes]:
+    pretokenize = _parse_pretokenizer(pretokenizer_json).pretokenize
+    return Counter(pretoken for text in texts for pretoken in pretokenize(text.decode()))
+
+
+_parse_pretokenizer = lru_cache(maxsize=1)(Pretokenizer.from_json)  # once a process
+
+
+def _map(
+    pool: Executor | None,
+    work: Callable[[list[bytes]], _Result],
+    batches: Iterator[list[bytes]],
+    num_workers: int,
+) -> Iterator[_Result]:
+    """work(batch) of every batch in order, with at most two batches a worker in memory.
+
+    Whatever ends the iteration early (an error, Ctrl-C) also ends the pool, after the batches at work.
+    """
+    if pool is None:
+        yield from map(work, batches)
+        return
+    pending: deque[Future[_Result]] = deque()
+    try:
+        for batch in batches:
+            if len(pending) == 2 * num_workers:
+                yield pending.popleft().result()
+            pending.append(pool.submit(work, batch))
+        while pending:
+            yield pending.popleft().result()
+    except BrokenProcessPool:
+        if sys.version_info < (
+            3,
+            11,
+            5,
+        ):  # it would wait forever for a process to take a batch
+            cast(Any, pool)._call_queue._reader.close()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
