@@ -23,18 +23,6 @@ from hf_scaffold.tokenizer.loading import require_ids
 from hf_scaffold.training.agreement import Agreement, measure
 from hf_scaffold.training.artifact import ScaffoldBPE
 
-__all__ = [
-    "ArtifactEncoder",
-    "BackendEncoder",
-    "CountsEncoder",
-    "Encoder",
-    "Frequencies",
-    "encoder_of",
-    "occurrences",
-    "tokens_by_id",
-    "weighted",
-]
-
 EncodeTexts = Callable[[list[str]], Iterable[Sequence[int]]]
 Frequencies = NDArray[np.int64]
 
@@ -43,7 +31,7 @@ _BATCH_SIZE = 1 << 22  # characters; enough for the threads of a backend
 
 
 class Encoder:
-    """A tokenizer that encodes texts, and does not say how it cuts them."""
+    """A tokenizer that encodes texts and doesn't say how it cuts them."""
 
     def __init__(self, name: str, tokens: Sequence[str], encode_texts: EncodeTexts) -> None:
         self.name = name
@@ -60,26 +48,24 @@ class Encoder:
 
 
 class CountsEncoder(ABC):
-    """A tokenizer that encodes each pre-token for itself, so that a text's counts are enough."""
+    """A tokenizer that encodes each pre-token by itself, so that a text's counts are enough."""
 
     name: str
     tokens: tuple[str, ...]
 
     @abstractmethod
     def cuts_as(self, pretokenizer: Pretokenizer) -> bool:
-        """Whether it encodes for themselves the pre-tokens that this makes."""
+        """Whether it encodes by themselves the pre-tokens that this makes."""
 
     @abstractmethod
     def encode_pretokens(self, counts: PreTokenCounts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Ids of all pre-tokens one after another, and where those of each begin and end."""
+        """Ids of all pre-tokens, one after another, and n + 1 offsets."""
 
     def agreement(self, counts: PreTokenCounts) -> Agreement | None:
         return None
 
 
 class ArtifactEncoder(CountsEncoder):
-    """Native, over distinct pre-tokens."""
-
     def __init__(self, name: str, tokens: Sequence[str], bpe: ScaffoldBPE) -> None:
         self.name, self.tokens, self.bpe = name, tuple(tokens), bpe
 
@@ -113,13 +99,12 @@ class BackendEncoder(Encoder, CountsEncoder):
         return pretokenizer in self.pretokenizers
 
     def pretokenizer_for(self, is_counted: Callable[[Pretokenizer], bool]) -> Pretokenizer | None:
-        """What to count a text by; None where it is quicker to encode it, or the only way.
+        """What to count a text by, if that is quicker than encoding it.
 
         Args:
-            is_counted: Tells whether the counts are at hand.
+            is_counted: Whether the counts are at hand.
         """
-        quick = (p for p in self.pretokenizers if p.preset is not None or is_counted(p))
-        return next(quick, None)
+        return next((p for p in self.pretokenizers if p.preset is not None or is_counted(p)), None)
 
     def encode_pretokens(self, counts: PreTokenCounts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         write = bytes.decode if counts.pretokenizer.alphabet == "chars" else bytes_to_symbols
@@ -130,7 +115,7 @@ class BackendEncoder(Encoder, CountsEncoder):
 
 
 def _pretokenizers_of(backend: Tokenizer) -> list[Pretokenizer]:
-    """All that tell what pre-tokens the model sees; none where the pre-tokenizer is written in Python."""
+    """All that make the pre-tokens the model sees; none for a pre-tokenizer written in Python."""
     try:
         characters = Pretokenizer(backend.normalizer, backend.pre_tokenizer, "chars")
     except ConfigurationError:
@@ -185,7 +170,7 @@ def _encoder_from_transformers(name: str, tokenizer: Any) -> Encoder | ArtifactE
 
 
 def tokens_by_id(vocab: Mapping[str, int]) -> list[str]:
-    """A vocabulary in the order of ids; an id without a token is "".
+    """A vocabulary by id; an id without a token is "".
 
     Example:
         >>> tokens_by_id({"b": 2, "a": 0})
@@ -197,13 +182,10 @@ def tokens_by_id(vocab: Mapping[str, int]) -> list[str]:
     return tokens
 
 
-# ---- adding up
-
-
 def weighted(
     ids: NDArray[np.int32], ends: NDArray[np.int64], counts: PreTokenCounts, size: int
 ) -> Frequencies:
-    """Occurrences of each id, of pre-tokens with counts; exact, as int64 all the way."""
+    """Occurrences of each id in counted pre-tokens; exact, as int64 all the way."""
     frequencies = np.zeros(size, np.int64)
     np.add.at(frequencies, ids, np.repeat(counts.counts, np.diff(ends)))
     return frequencies

@@ -1,16 +1,15 @@
-"""What Scaffold-BPE would say of an existing BPE tokenizer, and a Scaffold version of it.
+"""Which tokens of an existing BPE tokenizer are scaffolds on a text.
 
-This goes beyond the paper, which only trains new vocabularies. Here the merges are given. They are replayed
-on a text, and the test of training is put to every token that was a part of another: is it worth its place?
+This goes beyond the paper, which only trains new vocabularies. The given merges are replayed on a text, and
+every token that became a part of another is put to the test of training: is it worth its place?
 
-In training the head of the queue says what a place is worth: the occurrences of the candidate that is next.
-Given merges have no such queue, least of all on another text. So the head is that of plain BPE trained on
-this text, after as many merges as the tokenizer has. A merged token is a scaffold if it is a part of a rule
-that applies to the text and, once all merges are done, occurs less often than that. Where the text is the one
-that the merges were learned from, this gives the scaffold tokens that training has after the same merges:
-there frequencies never rise, and a scaffold is reinstated when it is more frequent than the head. (Where they
-are equal, training goes by creation ids; here the token stays a normal one. And where no pair is left to
-merge, the head counts as 1.)
+In training, a place is worth the occurrences of the next candidate, the head of the queue. Given merges have
+no queue, so the head is that of plain BPE trained on this text, after as many merges as the tokenizer has. A
+merged token is a scaffold if it is a part of a rule that applies to the text and, after all merges, occurs
+less often than the head. On the text that the merges were learned from, these are the scaffold tokens that
+training has after the same merges: there frequencies never rise, and a scaffold is reinstated when it is more
+frequent than the head. (On a tie training goes by creation ids; here the token stays a normal one. If no pair
+is left to merge, the head counts as 1.)
 """
 
 from __future__ import annotations
@@ -25,34 +24,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
-from tokenizers.models import BPE
 
 from hf_scaffold._core.trainer import MergeLoop, MergeReplay
-from hf_scaffold._utils.arguments import flag, knows_its_arguments
+from hf_scaffold._utils.arguments import knows_its_arguments
 from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
-from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, bytes_to_symbols, symbols_to_bytes
+from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes
 from hf_scaffold.text.corpus import Source
 from hf_scaffold.text.pretokenizers import Pretokenizer, pretokenizer_of
 from hf_scaffold.text.symbols import BYTE_TOKENS, Affixes, Pair
 from hf_scaffold.tokenizer.loading import load_json, load_pretrained, require_ids
-from hf_scaffold.tokenizer.post_processors import with_tokens
-from hf_scaffold.training.demolishing import derive_demolish_map
-from hf_scaffold.training.trainer import Characters, raw_splits
+from hf_scaffold.training.trainer import Characters
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
-
-__all__ = ["Audit", "AuditedToken", "Conversion", "audit_tokenizer", "bpe_from_tokenizer"]
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @dataclass(frozen=True)
 class AuditedToken:
-    """A merged token on a text: its id, its first rule, and how often it occurs once all merges are done."""
+    """A merged token on a text: its id, its first rule, and how often it occurs after all merges."""
 
     token: str
     id: int
@@ -68,8 +60,8 @@ class Audit:
         n_tokens: The tokenizer's tokens, added ones included.
         n_pretokens: Pre-tokens of the text.
         head_frequency: How often a token must occur on this text to be worth its place.
-        scaffolds: The merged tokens that are a part of another and occur less often, in the order of ids.
-        others: The other merged tokens, in the order of ids.
+        scaffolds: The merged tokens that are a part of another and occur less often, by id.
+        others: The other merged tokens, by id.
     """
 
     n_tokens: int
@@ -85,7 +77,7 @@ class Audit:
 
     @cached_property
     def quantiles(self) -> dict[float, int]:
-        """How often the other merged tokens occur: by share of the rarest ones, the most that one does."""
+        """Occurrences of the other merged tokens: by share of the rarest ones, the most that one has."""
         occurrences = sorted(token.occurrences for token in self.others) or [0]
         return {share: occurrences[int(share * (len(occurrences) - 1))] for share in QUANTILES}
 
@@ -94,7 +86,7 @@ class Audit:
         return sum(token.occurrences < occurrences for token in self.others)
 
     def to_json(self) -> str:
-        """All facts as one JSON object; of the others the quantiles only."""
+        """All facts as one JSON object, with quantiles in place of `others`."""
         facts = asdict(self)
         del facts["others"]
         facts |= {
@@ -125,8 +117,8 @@ def audit_tokenizer(
         Audit. Added tokens are not looked for in the text, and are never scaffolds. With `ignore_merges`,
         only tokens that no merge makes are taken whole.
     Raises:
-        ConfigurationError: the model is not BPE, the tokenizer is a Scaffold-BPE already, or the counts were
-            made with another pre-tokenizer.
+        ConfigurationError: the model is not BPE, the tokenizer is a Scaffold-BPE already, or the counts are
+            of another pre-tokenizer.
         CorpusError: nothing of the text is in the vocabulary.
     Cost: about that of training on the text twice.
     Example:
@@ -137,95 +129,19 @@ def audit_tokenizer(
         >>> found.scaffolds
         (AuditedToken(token='ug', id=4, parts=('u', 'g'), occurrences=0),)
     """
-    model = _Model.of(_fast(tokenizer))
-    return _replay(model, _counts(model, corpus, field, num_workers))[0]
-
-
-@dataclass(frozen=True)
-class Conversion:
-    """A Scaffold version of a tokenizer.
-
-    Args:
-        tokenizer: Encodes to the tokens that stay.
-        remap: int64: old id to new id, -1 for the scaffold tokens, which have none.
-        audit: What was found.
-    """
-
-    tokenizer: ScaffoldTokenizerFast
-    remap: NDArray[np.int64]
-    audit: Audit
-
-
-@knows_its_arguments
-def bpe_from_tokenizer(
-    tokenizer: Any,
-    corpus: Source | PreTokenCounts,
-    *,
-    compact: bool = False,
-    field: str = "text",
-    num_workers: int | None = None,
-) -> Conversion:
-    """Make a Scaffold version of a BPE tokenizer: scaffolds lose their ids. This goes beyond the paper.
-
-    All merges stay; so do pipeline, special tokens, template and settings. Every token that stays keeps its
-    id, so a trained model can go on as it is. Where a scaffold would stand, text is now encoded to its parts.
-
-    Args:
-        tokenizer, corpus, field, num_workers: As for `audit_tokenizer`, which finds the scaffolds.
-        compact: False: freed ids are held by reserved tokens "<|unused_ID|>", which no text is encoded to; so
-            `len(tokenizer)` and the model's matrices stay as they are. True: the ids of the tokens that stay
-            close up, in their order, and `remap` says which row of the embedding matrix goes where.
-    Returns:
-        Conversion. With compact=True, for a model of transformers:
-
-            kept = torch.from_numpy(np.flatnonzero(conversion.remap >= 0))
-            embeddings.weight = torch.nn.Parameter(embeddings.weight[kept])
-
-        for its input and, if that is another, its output embeddings; without it,
-        `conversion.remap < 0` are the rows that no text needs any more.
-    Raises:
-        ConfigurationError, CorpusError: as for `audit_tokenizer`.
-    Example:
-        >>> from tokenizers import Tokenizer, models
-        >>> vocab = {"u": 0, "g": 1, "h": 2, "p": 3, "ug": 4, "hug": 5, "pug": 6}
-        >>> merges = [("u", "g"), ("h", "ug"), ("p", "ug")]
-        >>> plain = Tokenizer(models.BPE(vocab, merges))
-        >>> conversion = bpe_from_tokenizer(plain, ["hug"] * 3 + ["pug"] * 2)
-        >>> conversion.tokenizer("hugug").tokens(), conversion.remap.tolist()
-        (['hug', 'u', 'g'], [0, 1, 2, 3, -1, 5, 6])
-    """
-    compact = flag("compact", compact)
-    fast = _fast(tokenizer)
-    model = _Model.of(fast)
-    counts = _counts(model, corpus, field, num_workers)
-    found, frequencies = _replay(model, counts)
-    demolish = derive_demolish_map(model.merges, [token.token for token in found.scaffolds], model.affixes)
-    every_id = fast.get_vocab()
-    remap = np.full(max(every_id.values()) + 1, -1, np.int64)
-    staying = sorted(token_id for token, token_id in every_id.items() if token not in demolish)
-    remap[staying] = range(len(staying)) if compact else staying
-    vocab = {token: int(remap[token_id]) for token, token_id in model.vocab.items() if token not in demolish}
-    unused = [token for token in vocab if not model.can_be_made(token)]
-    if not compact:
-        holes = {f"<|unused_{token_id}|>": token_id for token_id in np.flatnonzero(remap < 0).tolist()}
-        vocab |= holes
-        unused += holes
-    scaffold = {
-        "version": 1,
-        "merges": [list(pair) for pair in model.merges],
-        "demolish": {token: list(parts) for token, parts in demolish.items()},
-        "unused": sorted(unused, key=vocab.__getitem__),
-    }
-    public = model.public(vocab, frequencies)
-    scaffold |= _agreements(scaffold, public, counts)
-    return Conversion(_like(fast, public, scaffold, remap), remap, found)
+    model = Model.of(as_fast(tokenizer))
+    return replay(model, counts_for(model, corpus, field, num_workers))[0]
 
 
 # ---- the tokenizer
 
 
-def _fast(tokenizer: Any) -> PreTrainedTokenizerFast:
-    """Any description of a tokenizer as a fast one of transformers."""
+def as_fast(tokenizer: Any) -> PreTrainedTokenizerFast:
+    """A BPE tokenizer, or what names one, as a fast tokenizer of transformers.
+
+    Raises:
+        ConfigurationError: it is none, or a Scaffold-BPE already.
+    """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     from hf_scaffold.tokenization_scaffold import is_scaffold
@@ -256,7 +172,7 @@ def _require_bpe(backend: Tokenizer, name: str) -> None:
 
 
 @dataclass(frozen=True)
-class _Model:
+class Model:
     """A BPE model as tokenizer.json has it, and what splits its text."""
 
     vocab: dict[str, int]  # in the order of ids
@@ -267,7 +183,7 @@ class _Model:
     affixes: Affixes
 
     @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerFast) -> _Model:
+    def of(cls, tokenizer: PreTrainedTokenizerFast) -> Model:
         backend = tokenizer.backend_tokenizer
         state = json.loads(backend.to_str())["model"]  # each pair once: of equal ones the last counts
         return cls(
@@ -291,7 +207,7 @@ class _Model:
         return {token: rules[token] for token in self.vocab if token in rules and token not in self.added}
 
     def can_be_made(self, token: str) -> bool:
-        """Whether text can be encoded to it, as far as its string says."""
+        """Whether text can be encoded to it, judged by its string."""
         return bool(
             token in self.first_rules
             or token in self.added
@@ -302,7 +218,7 @@ class _Model:
 
     @cached_property
     def wholes(self) -> dict[bytes, str]:
-        """The pre-tokens that are taken whole and that no merge makes."""
+        """The pre-tokens that are taken whole and no merge makes."""
         if not self.settings["ignore_merges"]:
             return {}
         by_character = self.pretokenizer.alphabet == "chars"
@@ -311,30 +227,14 @@ class _Model:
             tokens = [token for token in tokens if SYMBOL_TO_BYTE.keys() >= set(token)]
         return {token.encode() if by_character else symbols_to_bytes(token): token for token in tokens}
 
-    def public(self, vocab: dict[str, int], frequencies: dict[str, int]) -> BPE:
-        """The plain BPE over the tokens that stay, for programs that know nothing of demolishing."""
-        rules = list(zip(self.made, self.merges, strict=True))
-        still_made = {token for token, pair in rules if vocab.keys() >= {token, *pair}}
-        normal = [token for token in self.vocab if token in vocab and self.can_be_made(token)]
-        splits = raw_splits(self.merges, normal, frequencies, self.affixes)
-        merges: dict[Pair, None] = {}
-        for token, pair in rules:
-            if vocab.keys() >= {token, *pair}:
-                merges[pair] = None
-            elif token in splits and token not in still_made:
-                merges.setdefault(splits[token])
-        names = ("unk_token", "fuse_unk", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
-        settings = {name: self.settings[name] for name in names if self.settings[name] is not None}
-        return BPE(vocab=vocab, merges=list(merges), ignore_merges=not self.affixes.suffix, **settings)
-
 
 # ---- the replay
 
 _GONE, _BREAK = -1, -2  # in place of a symbol: nothing is there; something is that doesn't merge
 
 
-def _counts(
-    model: _Model, corpus: Source | PreTokenCounts, field: str, num_workers: int | None
+def counts_for(
+    model: Model, corpus: Source | PreTokenCounts, field: str, num_workers: int | None
 ) -> PreTokenCounts:
     if not isinstance(corpus, PreTokenCounts):
         return count(corpus, pretokenizer=model.pretokenizer, field=field, num_workers=num_workers)
@@ -346,8 +246,8 @@ def _counts(
     return corpus
 
 
-def _replay(model: _Model, corpus: PreTokenCounts) -> tuple[Audit, dict[str, int]]:
-    """What is found, and every token's occurrences once all merges are done."""
+def replay(model: Model, corpus: PreTokenCounts) -> tuple[Audit, dict[str, int]]:
+    """The audit, and every token's occurrences after all merges."""
     tokens = list(model.vocab)
     number = {token: i for i, token in enumerate(tokens)}
     symbols, offsets, counts = _symbols(model, number, corpus)
@@ -355,39 +255,34 @@ def _replay(model: _Model, corpus: PreTokenCounts) -> tuple[Audit, dict[str, int
         (number[left], number[right], number[token])
         for (left, right), token in zip(model.merges, model.made, strict=True)
     ]
-    replay = MergeReplay(
-        symbols,
-        offsets,
-        counts,
-        [token.encode() for token in tokens],
-        np.array(rules, np.int32).reshape(-1, 3),
-    )
-    found = replay.replay()
+    spelled = [token.encode() for token in tokens]
+    merging = MergeReplay(symbols, offsets, counts, spelled, np.array(rules, np.int32).reshape(-1, 3))
+    found = merging.replay()
     parts = {token for pair, n in zip(model.merges, found, strict=True) if n > 0 for token in pair}
     head = max(1, _head_frequency(symbols, offsets, counts, len(model.first_rules)))
-    frequencies = dict(zip(tokens, replay.frequencies, strict=True))
+    frequencies = dict(zip(tokens, merging.frequencies, strict=True))
     merged = [
         AuditedToken(token, model.vocab[token], pair, frequencies[token])
         for token, pair in model.first_rules.items()
     ]
-    is_scaffold = [token.token in parts and token.occurrences < head for token in merged]
+    scaffolds = {token: None for token in merged if token.token in parts and token.occurrences < head}
     audited = Audit(
         n_tokens=len(model.vocab.keys() | model.added),
         n_pretokens=corpus.total,
         head_frequency=head,
-        scaffolds=tuple(token for token, hidden in zip(merged, is_scaffold, strict=True) if hidden),
-        others=tuple(token for token, hidden in zip(merged, is_scaffold, strict=True) if not hidden),
+        scaffolds=tuple(scaffolds),
+        others=tuple(token for token in merged if token not in scaffolds),
     )
     return audited, frequencies
 
 
 def _symbols(
-    model: _Model, number: dict[str, int], corpus: PreTokenCounts
+    model: Model, number: dict[str, int], corpus: PreTokenCounts
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
     """The text as symbols that merges may join: symbols, offsets and counts as for `MergeLoop`.
 
-    Characters without a token vanish, and text goes on behind them as if they weren't there; unless they
-    become the unk_token or tokens of bytes, which nothing merges across.
+    Characters without a token vanish, and what surrounds them may merge; but nothing merges across those that
+    become the unk_token or tokens of bytes.
     """
     characters = Characters.of(corpus, model.affixes)
     keys = characters.codes if characters.places is None else 4 * characters.codes + characters.places
@@ -407,8 +302,7 @@ def _symbols(
         whole = [row for row, pretoken in enumerate(corpus) if pretoken in model.wholes]
         symbols[np.isin(rows, whole)] = _BREAK
     segments = rows + np.cumsum(symbols == _BREAK)
-    stays = symbols >= 0
-    symbols, rows, segments = symbols[stays], rows[stays], segments[stays]
+    symbols, rows, segments = (values[symbols >= 0] for values in (symbols, rows, segments))
     if not len(symbols):
         raise CorpusError("nothing of the text is in the tokenizer's vocabulary")
     starts = np.flatnonzero(np.diff(segments, prepend=-1))
@@ -424,64 +318,3 @@ def _head_frequency(
     loop = MergeLoop(renumbered.astype(np.int32), offsets, counts, tokens, 0, 1, 0, False)
     loop.run(len(tokens) + n_merges)
     return loop.head_frequency
-
-
-# ---- the Scaffold version
-
-
-def _agreements(scaffold: dict[str, Any], public: BPE, counts: PreTokenCounts) -> dict[str, float]:
-    """Shares of pre-tokens, weighted by counts, that the public model encodes as the expanded one does.
-
-    There is no estimate for text not trained on: the merges weren't learned from these counts, so what is
-    measured on them is no better than elsewhere.
-    """
-    from hf_scaffold.tokenization_scaffold import ExpandedModel
-
-    expanded = ExpandedModel(scaffold, Tokenizer(public), None)
-    by_character = counts.pretokenizer.alphabet == "chars"
-    texts = [pretoken.decode() if by_character else bytes_to_symbols(pretoken) for pretoken in counts]
-    exact = [expanded.demolish_ids(x.ids) for x in Tokenizer(expanded.model).encode_batch_fast(texts)]
-    shares = {}
-    # In this order, so that the model stays as it was.
-    for name, takes_wholes in (("raw_agreement_merges_only", False), ("raw_agreement", public.ignore_merges)):
-        public.ignore_merges = takes_wholes
-        raw = Tokenizer(public).encode_batch_fast(texts)
-        rows = zip(counts.counts.tolist(), exact, raw, strict=True)
-        shares[name] = sum(n for n, ids, y in rows if ids == y.ids) / counts.total
-    return shares
-
-
-def _like(
-    fast: PreTrainedTokenizerFast, public: BPE, scaffold: dict[str, Any], remap: NDArray[np.int64]
-) -> ScaffoldTokenizerFast:
-    """A tokenizer with everything of another but its model; ids in templates and padding are mapped."""
-    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
-    from hf_scaffold.tokenizer.like import pad_with_own_id, settings_of
-
-    state = json.loads(fast.backend_tokenizer.to_str())
-    own = json.loads(Tokenizer(public).to_str())["model"]
-    state["model"] = {**own, "dropout": state["model"]["dropout"]}
-    for token in state["added_tokens"]:
-        token["id"] = int(remap[token["id"]])
-    state["added_tokens"].sort(key=lambda token: token["id"])
-    state["post_processor"] = _with_ids(state["post_processor"], remap)
-    tokenizer = ScaffoldTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(json.dumps(state)), scaffold=scaffold, **settings_of(fast)
-    )
-    pad_with_own_id(tokenizer)
-    return tokenizer
-
-
-def _with_ids(post_processor: Any, remap: NDArray[np.int64]) -> Any:
-    """The same post-processor with the new ids of its tokens."""
-
-    def moved(token: str, token_id: int) -> tuple[str, int]:
-        new = int(remap[token_id]) if token_id < len(remap) else -1
-        if new < 0:
-            raise ConfigurationError(
-                f"the post-processor adds {token!r} by the id {token_id}, which no token of the new "
-                "tokenizer comes from; take it out first"
-            )
-        return token, new
-
-    return with_tokens(post_processor, moved)

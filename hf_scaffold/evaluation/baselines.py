@@ -1,7 +1,7 @@
 """Tokenizers to compare with: trained on the same counts, or anyone's, from a file or by name.
 
-Trained on the same counts, all but SentencePiece see the same pre-tokens in the byte-level alphabet, so that
-nothing but the algorithm differs, and every text can be encoded without an unknown token.
+Those trained here, but for SentencePiece's, see the same pre-tokens in the byte-level alphabet: only the
+algorithm differs, and no text has an unknown token.
 """
 
 from __future__ import annotations
@@ -33,23 +33,30 @@ from hf_scaffold.training.trainer import DEFAULT_VOCAB_SIZE, train
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-__all__ = ["BASELINES", "load_any_tokenizer", "require_vocab_size", "train_baseline"]
-
-# Not "##": no text in the byte-level alphabet spells this, so every token has one reading.
+# Not "##": nothing in the byte-level alphabet spells this, so every token has one reading.
 CONTINUING_PREFIX = "…"
 UNKNOWN = "<unk>"
-SENTENCEPIECE_UNIGRAM = "sentencepiece-unigram"
 WORD_ENDS = ("\ue000", "\ue001")  # not in the byte-level alphabet
 
 _ALPHABET = sorted(BYTE_TO_SYMBOL.values())
-_CHUNK = 1 << 20  # characters of a text that a trainer of `tokenizers` is fed with
+_CHUNK = 1 << 20  # characters of a text that a trainer of `tokenizers` is fed
 _SAMPLE = 16_000_000  # bytes of text for SentencePiece's "unigram"; the trainer keeps all substrings of it
-_MOMENT = 1 << 20  # bytes of text that others' trainers are done with within a second
+_MOMENT = 1 << 20  # bytes of text that others' trainers are done with in a second
 _LONGEST_WORD = 1000  # bytes; the default of 100 makes longer ones unknown
 
-# How the names of tiktoken's files begin, and how their text is cut.
+# How names of tiktoken's files begin, and how their text is cut.
 _TIKTOKEN_PRESETS = {"o200k": "gpt4o", "r50k": "gpt2", "p50k": "gpt2", "gpt2": "gpt2"}
-_OTHER_TIKTOKEN_PRESET = "llama3"  # cl100k cuts alike but for white space at the very end of a text
+_OTHER_TIKTOKEN_PRESET = "llama3"  # as cl100k, but for white space at the very end of a text
+
+# The kinds, with the tokens needed besides special ones: the bytes, in WordPiece also inside words; "<unk>".
+_SMALLEST = {
+    "bpe": 256,
+    "wordpiece": 1 + 2 * 256,
+    "unigram": 256,
+    "sentencepiece-bpe": 1 + 256,
+    "sentencepiece-unigram": 1 + 256,
+}
+BASELINES: tuple[str, ...] = tuple(_SMALLEST)
 
 
 @knows_its_arguments
@@ -67,21 +74,21 @@ def train_baseline(
         kind: One of `BASELINES`:
 
             - "bpe": plain BPE, the tokens of `train(..., scaffold=False)`;
-            - "wordpiece", "unigram": by the trainers of `tokenizers`, on the pre-tokens that were counted;
-              "unigram" with whole words among its candidates, which on pre-tokens that trainer leaves out;
+            - "wordpiece", "unigram": by the trainers of `tokenizers`, on the counted pre-tokens; "unigram"
+              with whole words among its candidates, which that trainer leaves out of pre-tokens;
             - "sentencepiece-bpe", "sentencepiece-unigram": by `sentencepiece`, on characters with
               byte_fallback and split_digits. Its words are the counted pre-tokens, without line ends and
-              tabs, which it leaves to bytes. A space is "▁", as usual there. Its "unigram" needs the text,
-              as a word is a candidate only if different characters follow it; it is trained on a sample
-              of lines, spread evenly, of 16 MB together.
-        counts: With an alphabet of bytes. What the trainers of `tokenizers` make of a text depends on its
-            pre-tokens and their counts alone, so this equals training on the text.
+              tabs, which it leaves to bytes; a space is "▁". Its "unigram" needs the text, as a word is a
+              candidate only if different characters follow it; it is trained on a sample of lines, spread
+              evenly, of 16 MB together.
+        counts: With an alphabet of bytes. The trainers of `tokenizers` look at pre-tokens and their counts
+            alone, so this equals training on the text.
         vocab_size: Tokens, special tokens included; fewer where candidates run out.
-        text: For "sentencepiece-unigram", the text that was counted; nothing else takes it.
-        special_tokens: Control tokens. They come first, or behind "<unk>" where there is one.
+        text: For "sentencepiece-unigram" alone: the text that was counted.
+        special_tokens: Control tokens. They come first, or after "<unk>" if there is one.
     Returns:
-        A PreTrainedTokenizerFast: `save_pretrained` writes it. Only "bpe" and the SentencePiece kinds are the
-        same bytes each time: the trainers of `tokenizers` decide ties by the order of a hash table.
+        A tokenizer that `save_pretrained` writes; "bpe" and the SentencePiece kinds the same bytes each time:
+        the trainers of `tokenizers` decide ties by the order of a hash table.
     Raises:
         ConfigurationError: no such kind, an alphabet of characters, or sentencepiece is not installed.
         VocabSizeError: vocab_size is below special tokens and alphabet.
@@ -102,36 +109,17 @@ def train_baseline(
     special_tokens = strings("special_tokens", special_tokens)
     if not isinstance(text, EvaluationText | None):
         raise TypeError(f"text must be an EvaluationText, not {shortened(text)}")
-    if kind not in BASELINES:
-        raise ConfigurationError(f"there is no baseline {kind!r}; there are {', '.join(BASELINES)}")
+    require_kind(kind)
     if counts.pretokenizer.alphabet != "bytes":
         raise ConfigurationError("baselines are trained on bytes; count the corpus with alphabet='bytes'")
     require_vocab_size([kind], vocab_size, len(special_tokens))
-    if kind == SENTENCEPIECE_UNIGRAM:
-        if text is None:
-            raise ConfigurationError(
-                f"{kind} can't be trained on counts; give text=EvaluationText(…) as well"
-            )
-        lines = list(_sampled_lines(text))
-        size = sum(map(len, lines))
-        backend = _trained_apart(
-            size, _train_sentencepiece, "unigram", lines, vocab_size, list(special_tokens)
-        )
-    elif kind == "bpe":
-        backend = _train_bpe(counts, vocab_size, list(special_tokens))
-    else:
-        backend = _trained_apart(counts.n_bytes, _TRAINERS[kind], counts, vocab_size, list(special_tokens))
+    backend = _backend(kind, counts, text, vocab_size, special_tokens)
     backend.add_special_tokens([AddedToken(token, normalized=False) for token in special_tokens])
     from transformers import PreTrainedTokenizerFast
 
     unk_token = UNKNOWN if backend.token_to_id(UNKNOWN) is not None else None
     settings: Any = {"tokenizer_object": backend, "unk_token": unk_token}
     return PreTrainedTokenizerFast(**settings)  # type: ignore[no-untyped-call]  # stock has no annotations there
-
-
-def _trained_apart(n_bytes: int, trainer: Callable[..., Tokenizer], *args: Any) -> Tokenizer:
-    """trainer(*args) on so many bytes; where these take more than a moment, Ctrl-C doesn't have to wait."""
-    return trainer(*args) if n_bytes < _MOMENT else in_child(trainer, *args)
 
 
 def require_vocab_size(kinds: Sequence[str], vocab_size: int, n_special_tokens: int) -> None:
@@ -146,6 +134,38 @@ def require_vocab_size(kinds: Sequence[str], vocab_size: int, n_special_tokens: 
             f"vocab_size is {vocab_size}, but special tokens and alphabet need {smallest}; raise vocab_size",
             smallest,
         )
+
+
+def require_kind(kind: str) -> None:
+    """Refuse an unknown baseline, or one that takes a package that is not installed."""
+    if kind not in BASELINES:
+        raise ConfigurationError(f"there is no baseline {kind!r}; there are {', '.join(BASELINES)}")
+    if kind.startswith("sentencepiece"):
+        import_extra("sentencepiece", "baselines")
+
+
+def _backend(
+    kind: str, counts: PreTokenCounts, text: EvaluationText | None, vocab_size: int, special_tokens: list[str]
+) -> Tokenizer:
+    """The trained tokenizer; if training takes more than a moment, Ctrl-C doesn't have to wait for it."""
+    if kind == "bpe":
+        return _train_bpe(counts, vocab_size, special_tokens)
+    given: list[Any] = [counts]
+    n_bytes = counts.n_bytes
+    if kind == "sentencepiece-bpe":
+        given = ["bpe", counts]
+    elif kind == "sentencepiece-unigram":
+        if text is None:
+            raise ConfigurationError(
+                f"{kind} can't be trained on counts; give text=EvaluationText(…) as well"
+            )
+        given = ["unigram", list(_sampled_lines(text))]
+        n_bytes = sum(map(len, given[1]))
+    by_kind: dict[str, Callable[..., Tokenizer]] = {"wordpiece": _train_wordpiece, "unigram": _train_unigram}
+    train_it = by_kind.get(kind, _train_sentencepiece)
+    if n_bytes < _MOMENT:
+        return train_it(*given, vocab_size, special_tokens)
+    return in_child(train_it, *given, vocab_size, special_tokens)
 
 
 def _train_bpe(counts: PreTokenCounts, vocab_size: int, special_tokens: list[str]) -> Tokenizer:
@@ -185,7 +205,7 @@ def _continuing_symbols(counts: PreTokenCounts) -> set[str]:
 
 def _train_unigram(counts: PreTokenCounts, vocab_size: int, special_tokens: list[str]) -> Tokenizer:
     # A string is a candidate only if different characters follow it. Whole words are followed by their end
-    # alone, so without two kinds of it only those that begin longer words could become tokens.
+    # alone: without two kinds of end, only those that begin longer words could become tokens.
     trainer = trainers.UnigramTrainer(
         vocab_size=vocab_size + len(WORD_ENDS),
         special_tokens=special_tokens,
@@ -193,14 +213,14 @@ def _train_unigram(counts: PreTokenCounts, vocab_size: int, special_tokens: list
         show_progress=False,
     )
     trained = json.loads(_trained(models.Unigram(), trainer, counts, WORD_ENDS).to_str())["model"]["vocab"]
-    # Both ends are tokens of one character, as the same character follows each. They go, scores stay: an end
-    # adds the same to every way to cut a word.
+    # Both ends are tokens of one character, as the same character follows each. They go, and scores stay: an
+    # end adds the same to every way to cut a word.
     pieces = [(piece, score) for piece, score in trained if piece not in WORD_ENDS]
     return _on_bytes(Tokenizer(models.Unigram(pieces)), counts, decoders.ByteLevel())
 
 
 def _trained(model: Any, trainer: Any, counts: PreTokenCounts, word_ends: Sequence[str] = ("",)) -> Tokenizer:
-    """A model of `tokenizers`, trained on pre-tokens in the byte-level alphabet, which has no white space."""
+    """A model of `tokenizers`, trained on pre-tokens in the byte-level alphabet: it has no white space."""
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.train_from_iterator(_repeated(counts, word_ends), trainer)
@@ -211,8 +231,8 @@ def _repeated(counts: PreTokenCounts, word_ends: Sequence[str] = ("",)) -> Itera
     """Texts in which each pre-token occurs as often as it is counted, with a space after each.
 
     Args:
-        word_ends: What comes before the space; several share a pre-token's occurrences evenly, the first ones
-            taking what is left over.
+        word_ends: What comes before the space; several share a pre-token's occurrences, the first ones taking
+            what is left over.
     """
     chunk, room = [], _CHUNK
     for pretoken, count in counts.items():
@@ -240,10 +260,6 @@ def _on_bytes(backend: Tokenizer, counts: PreTokenCounts, decoder: decoders.Deco
 
 
 # ---- SentencePiece
-
-
-def _train_sentencepiece_bpe(counts: PreTokenCounts, vocab_size: int, special_tokens: list[str]) -> Tokenizer:
-    return _train_sentencepiece("bpe", counts, vocab_size, special_tokens)
 
 
 def _train_sentencepiece(
@@ -286,7 +302,7 @@ def _train_sentencepiece(
 
 
 def _sentencepiece_words(counts: PreTokenCounts) -> Iterator[str]:
-    """Lines of word and count; what is no text, and white space but spaces inside words, is left out."""
+    """Lines of word and count, without what is no text and white space but spaces inside words."""
     for pretoken, n in counts.items():
         word = re.sub(r"[^\S ]|\0", "", pretoken.decode(errors="ignore"))
         if word.strip():
@@ -294,14 +310,14 @@ def _sentencepiece_words(counts: PreTokenCounts) -> Iterator[str]:
 
 
 def _sampled_lines(text: EvaluationText) -> Iterator[str]:
-    """Every k-th line, so that they are some _SAMPLE bytes together, without its end."""
+    """Every k-th line, without its end, so that they are some _SAMPLE bytes together."""
     step = max(1, round(text.n_bytes / _SAMPLE))
     lines = (line for document in text.documents() for line in document.split("\n"))
     return (line.replace("\0", "").rstrip("\r") for line in islice(lines, 0, None, step) if line.strip())
 
 
 def _sentencepiece_backend(processor: Any, model_type: str) -> Tokenizer:
-    """What encodes as SentencePiece does, with the pieces cut before each "▁", which none has inside."""
+    """What encodes as SentencePiece does: text is cut before each "▁", which no piece has inside."""
     ids = range(processor.get_piece_size())
     pieces = [(processor.id_to_piece(i), processor.get_score(i)) for i in ids]
     model: models.Model
@@ -312,7 +328,10 @@ def _sentencepiece_backend(processor: Any, model_type: str) -> Tokenizer:
 
         vocab = {piece: token_id for token_id, (piece, _) in enumerate(pieces)}
         # The piece made first has the largest score.
-        scores = {piece: score for i, (piece, score) in enumerate(pieces) if not _is_not_merged(processor, i)}
+        are_unmerged = (processor.is_control, processor.is_unknown, processor.is_byte)
+        scores = {
+            piece: score for i, (piece, score) in enumerate(pieces) if not any(are(i) for are in are_unmerged)
+        }
         merges = generate_merges(vocab, scores)
         model = models.BPE(vocab, merges, unk_token=UNKNOWN, fuse_unk=True, byte_fallback=True)
     backend = Tokenizer(model)
@@ -324,31 +343,6 @@ def _sentencepiece_backend(processor: Any, model_type: str) -> Tokenizer:
     return backend
 
 
-def _is_not_merged(processor: Any, token_id: int) -> bool:
-    return bool(
-        processor.is_control(token_id) or processor.is_unknown(token_id) or processor.is_byte(token_id)
-    )
-
-
-_Trainer = Callable[[PreTokenCounts, int, list[str]], Tokenizer]
-_TRAINERS: dict[str, _Trainer] = {
-    "bpe": _train_bpe,
-    "wordpiece": _train_wordpiece,
-    "unigram": _train_unigram,
-    "sentencepiece-bpe": _train_sentencepiece_bpe,
-}
-BASELINES: tuple[str, ...] = (*_TRAINERS, SENTENCEPIECE_UNIGRAM)
-
-# Tokens besides special tokens: the bytes, in WordPiece also inside words; and "<unk>".
-_SMALLEST = {
-    "bpe": 256,
-    "wordpiece": 1 + 2 * 256,
-    "unigram": 256,
-    "sentencepiece-bpe": 1 + 256,
-    "sentencepiece-unigram": 1 + 256,
-}
-
-
 # ---- anyone's
 
 
@@ -357,8 +351,8 @@ def load_any_tokenizer(source: str | os.PathLike[str]) -> Any:
     """A tokenizer from wherever it is, as something that `evaluate` takes.
 
     Args:
-        source: A `tokenizer.json`; a `.model` of SentencePiece; a `.tiktoken` file, of which the start of the
-            name tells how text is cut (o200k, r50k, p50k; others as cl100k and Llama 3); a folder that
+        source: A `tokenizer.json`; a `.model` of SentencePiece; a `.tiktoken` file, whose name says by its
+            start how text is cut (o200k, r50k, p50k; others as cl100k and Llama 3); a folder that
             `save_pretrained` wrote, or a name on the Hub, for `AutoTokenizer`.
     Returns:
         A `tokenizers.Tokenizer`, a `SentencePieceProcessor` or a tokenizer of transformers.

@@ -1,4 +1,4 @@
-"""What is in a trained artifact: sizes, the share of scaffold tokens, and what a scaffold token is for."""
+"""What is in a trained artifact: sizes, the share of scaffold tokens, what a scaffold token is for."""
 
 import json
 from collections import defaultdict
@@ -12,8 +12,6 @@ from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.byte_level import symbols_to_bytes
 from hf_scaffold.training.artifact import ScaffoldBPE
-
-__all__ = ["Inspection", "ScaffoldUse", "bytes_per_token", "inspect_artifact", "readable", "scaffold_uses"]
 
 
 @dataclass(frozen=True)
@@ -53,10 +51,7 @@ def inspect_artifact(bpe: ScaffoldBPE, sample_size: int = 10) -> Inspection:
     """Collect an artifact's sizes and a sample of its scaffold tokens.
 
     Args:
-        bpe: The artifact.
         sample_size: Scaffold tokens in the sample, which is spread evenly over the order of creation.
-    Returns:
-        Inspection; `scaffold_uses` says what is in its sample.
     Raises:
         ConfigurationError: sample_size is negative.
     Example:
@@ -124,7 +119,7 @@ def _builds(token: str, bpe: ScaffoldBPE, makes: dict[str, list[str]]) -> tuple[
 
 
 def bytes_per_token(bpe: ScaffoldBPE, counts: PreTokenCounts) -> float:
-    """Mean number of bytes that a token stands for when the counted corpus is encoded.
+    """Mean bytes a token when the counted corpus is encoded.
 
     Cost: encodes each distinct pre-token once.
     Example:
@@ -139,7 +134,7 @@ def bytes_per_token(bpe: ScaffoldBPE, counts: PreTokenCounts) -> float:
 
 
 def readable(token: str) -> str:
-    """A token as printable text, with Ġ for a space; where it is none, in the byte-level alphabet or escaped.
+    """A token as printable text, with Ġ for a space; failing that, in the byte-level alphabet or escaped.
 
     Example:
         >>> readable("ĠnaÃ¯ve"), readable("Ã"), readable("Ċ"), readable("▁so\\n")

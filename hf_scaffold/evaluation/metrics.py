@@ -1,7 +1,7 @@
 """Metrics of a tokenizer on a text: how much it compresses it, and how evenly its vocabulary is used.
 
-All of them follow from how often each token occurs, so a text is encoded once. Where a tokenizer splits text
-into pre-tokens, each distinct pre-token is encoded once, and its count is its weight.
+All follow from how often each token occurs, so a text is encoded once; if the tokenizer splits text into
+pre-tokens, each distinct one is encoded once, and its count is its weight.
 """
 
 from __future__ import annotations
@@ -29,36 +29,35 @@ from hf_scaffold.evaluation.adapters import (
 from hf_scaffold.text.corpus import Source, describe_source, iter_documents, without_pipes
 from hf_scaffold.text.pretokenizers import Pretokenizer
 
-__all__ = ["Evaluation", "EvaluationText", "evaluate"]
-
 PERCENTILES = (50, 75, 90, 95, 99)
 RARE = (1, 10, 100, 1000)
+SIZES = (
+    "name", "vocab_size", "n_bytes", "n_words", "n_pretokens", "n_tokens", "bytes_per_token",
+    "tokens_per_word", "tokens_per_pretoken", "entropy", "redundancy",
+)  # fmt: skip
 
 _BLOCK_SIZE = 1 << 16  # bytes; at each end of a block a tokenizer may differ by a token from the whole text
 _MAX_FREQUENCY = 2**63 - 1
-
-
-# ---- what is measured
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
     """How often each token of a vocabulary occurs in an encoded text, and the metrics that follow from it.
 
-    Every token of the vocabulary counts, also special tokens and symbols that never occur.
+    Every token of the vocabulary counts, including special tokens and symbols that never occur.
 
     Args:
         name: What was evaluated, for tables.
-        tokens: The vocabulary as it spells its tokens; the position is the id.
-        token_frequencies: int64, occurrences of each token; the position is the id.
-        n_bytes: Bytes of the text in UTF-8; of its pre-tokens where only their counts were given. The two
-            are the same unless a normalizer or the pre-tokenizer changes the text.
-        n_words: Words of the text: what white space separates, as `str.split` does. None where only counts
-            were given: they don't tell whether a word and the comma behind it were one.
+        tokens: The vocabulary as it spells its tokens, by id.
+        token_frequencies: int64, occurrences of each token, by id.
+        n_bytes: Bytes of the text in UTF-8; if only counts were given, of its pre-tokens, which is the same
+            unless a normalizer or the pre-tokenizer changes the text.
+        n_words: Words of the text, as `str.split` separates them. None if only counts were given: they don't
+            tell whether a word and the comma after it were one.
         n_pretokens: Pre-tokens of the text; None for a tokenizer that encoded the text itself.
         raw_agreement: Share of pre-tokens, weighted by counts, that the plain BPE in tokenizer.json encodes
             as Scaffold-BPE does (see `ScaffoldBPE.raw_model`); None for any other tokenizer.
-        raw_agreement_merges_only: The same of an engine that doesn't know `ignore_merges`.
+        raw_agreement_merges_only: The same for an engine that doesn't know `ignore_merges`.
     Example:
         >>> evaluation = Evaluation("toy", ("a", "b", "ab", "c"), np.array([2, 1, 1, 0]), n_bytes=5)
         >>> evaluation.n_tokens, evaluation.bytes_per_token, evaluation.entropy, evaluation.redundancy
@@ -87,26 +86,24 @@ class Evaluation:
             f"bytes_per_token={self.bytes_per_token:.4f})"
         )
 
-    # ---- sizes
-
     @property
     def vocab_size(self) -> int:
-        """Tokens in the vocabulary, |V|."""
+        """|V|."""
         return len(self.tokens)
 
     @cached_property
     def n_tokens(self) -> int:
-        """Corpus token count: tokens of the encoded text."""
+        """Tokens of the encoded text: the corpus token count."""
         return sum(self.token_frequencies.tolist())
 
     @property
     def bytes_per_token(self) -> float:
-        """Mean bytes of text that a token stands for: the compression rate of Lian et al. 2024, Table 6."""
+        """Mean bytes of text a token: the compression rate of Lian et al. 2024, Table 6."""
         return self.n_bytes / self.n_tokens if self.n_tokens else 0.0
 
     @property
     def tokens_per_word(self) -> float | None:
-        """Fertility: tokens for each word; what words are is said at `n_words`.
+        """Fertility, with words as in `n_words`.
 
         Source: Rust et al. 2021, "How Good is Your Tokenizer?" (arXiv:2012.15613), §3.
         """
@@ -114,10 +111,8 @@ class Evaluation:
 
     @property
     def tokens_per_pretoken(self) -> float | None:
-        """Tokens for each pre-token: 1 where every pre-token is a token."""
+        """1 if every pre-token is a token."""
         return self.n_tokens / self.n_pretokens if self.n_pretokens else None
-
-    # ---- how evenly tokens are used
 
     @cached_property
     def _probabilities(self) -> NDArray[np.float64]:
@@ -129,13 +124,13 @@ class Evaluation:
     def entropy(self) -> float:
         """Shannon entropy of the tokens in bits: H = -Σ p log2 p (Lian et al. 2024, Table 8).
 
-        Higher is better there: tokens are used more evenly.
+        Higher is better: tokens are used more evenly.
         """
         return float(np.abs(np.sum(self._probabilities * np.log2(self._probabilities))))
 
     @property
     def redundancy(self) -> float:
-        """1 - H / log2 |V|: 0 where all tokens are equally frequent (Lian et al. 2024, Table 8)."""
+        """1 - H / log2 |V|: 0 if all tokens are equally frequent (Lian et al. 2024, Table 8)."""
         return 1 - _share_of_log2(self.entropy, self.vocab_size)
 
     def renyi_entropy(self, alpha: float = 2.5) -> float:
@@ -150,12 +145,12 @@ class Evaluation:
         return float(np.log2(np.sum(self._probabilities**alpha)) / (1 - alpha)) + 0.0
 
     def renyi_efficiency(self, alpha: float = 2.5, vocab_size: int | None = None) -> float:
-        """Rényi entropy as a share of log2 |V|, in which 2.5 predicted translation quality best.
+        """Rényi entropy as a share of log2 |V|; at alpha = 2.5 it predicted translation quality best.
 
         Args:
             alpha: The order.
-            vocab_size: What to take for |V|. None: the whole vocabulary. The package tokenization-scorer
-                takes the tokens that occur, unless told: that is `vocab_used`.
+            vocab_size: |V|. None: the whole vocabulary. The package tokenization-scorer takes `vocab_used` by
+                default.
         Source: Zouhar et al. 2023, "Tokenization and the Noiseless Channel" (arXiv:2306.16842).
         """
         size = self.vocab_size if vocab_size is None else whole("vocab_size", vocab_size, least=1)
@@ -163,7 +158,7 @@ class Evaluation:
 
     @cached_property
     def sorted_frequencies(self) -> Frequencies:
-        """The frequencies of all tokens, the largest first (Lian et al. 2024, Figure 2)."""
+        """Largest first (Lian et al. 2024, Figure 2)."""
         return np.sort(self.token_frequencies)[::-1]
 
     @property
@@ -172,7 +167,7 @@ class Evaluation:
         return int(np.count_nonzero(self.token_frequencies))
 
     def frequency_percentile(self, percent: float) -> int:
-        """What this share of the vocabulary, the most frequent tokens, reaches or passes: F_95% for 95.
+        """What the most frequent `percent` of the vocabulary reach or pass: F_95% for 95.
 
         Raises:
             ConfigurationError: percent is not above 0 and at most 100.
@@ -187,8 +182,8 @@ class Evaluation:
     def mass_between(self, start: float = 0.03, end: float = 0.83) -> float:
         """Share of the text that the tokens between two ranks make up, ranks as shares of `vocab_used`.
 
-        Source: `percentile_freq` of the package tokenization-scorer; Zouhar et al. 2023 found this range to
-            predict translation quality best.
+        Source: `percentile_freq` of the package tokenization-scorer; Zouhar et al. 2023 found that this range
+            predicts translation quality best.
         """
         if not 0 <= start <= end <= 1:
             raise ConfigurationError(f"start and end are {start} and {end}; need 0 <= start <= end <= 1")
@@ -199,8 +194,6 @@ class Evaluation:
     def share_under(self, n: int) -> float:
         """Share of the vocabulary that occurs fewer than n times."""
         return int(np.count_nonzero(self.token_frequencies < n)) / max(1, self.vocab_size)
-
-    # ---- single tokens
 
     @cached_property
     def _ids(self) -> dict[str, int]:
@@ -216,8 +209,6 @@ class Evaluation:
         frequencies = [self.frequency(token) for token in tokens]
         return sum(frequencies) / max(1, len(frequencies))
 
-    # ---- out
-
     def to_dict(self, frequencies: bool = False) -> dict[str, Any]:
         """All metrics as what JSON can hold.
 
@@ -225,17 +216,7 @@ class Evaluation:
             frequencies: Also the frequency of each token, under "token_frequencies".
         """
         facts: dict[str, Any] = {
-            "name": self.name,
-            "vocab_size": self.vocab_size,
-            "n_bytes": self.n_bytes,
-            "n_words": self.n_words,
-            "n_pretokens": self.n_pretokens,
-            "n_tokens": self.n_tokens,
-            "bytes_per_token": self.bytes_per_token,
-            "tokens_per_word": self.tokens_per_word,
-            "tokens_per_pretoken": self.tokens_per_pretoken,
-            "entropy": self.entropy,
-            "redundancy": self.redundancy,
+            **{name: getattr(self, name) for name in SIZES},
             "renyi_efficiency": self.renyi_efficiency(),
             "vocab_used": self.vocab_used,
             "mass_between": self.mass_between(),
@@ -250,20 +231,17 @@ class Evaluation:
 
 
 def _share_of_log2(entropy: float, vocab_size: int) -> float:
-    """An entropy as a share of the largest; a vocabulary of one token has none to lose."""
+    """An entropy as a share of the largest there can be; 1 for a vocabulary of one token."""
     return entropy / float(np.log2(vocab_size)) if vocab_size > 1 else 1.0
 
 
-# ---- the text
-
-
 class EvaluationText:
-    """A text to evaluate any number of tokenizers on: it is counted once for each way to cut it.
+    """A text to evaluate any number of tokenizers on, counted once for each way to cut it.
 
     Args:
-        source, field: As for `count`. What can be gone through only once is kept: an iterator in memory, a
-            pipe's text in a temporary file.
-        counts: The text's counts, if they are at hand.
+        source, field: As for `count`. What can be read only once is kept: an iterator's texts in memory, a
+            pipe's in a temporary file.
+        counts: The text's counts, if at hand.
     Example:
         >>> text = EvaluationText(["the cat", "the dog sat"])
         >>> text.n_bytes, text.n_words
@@ -280,7 +258,7 @@ class EvaluationText:
             self.add_counts(counts)
 
     def add_counts(self, counts: PreTokenCounts) -> None:
-        """Take counts of the text that are at hand."""
+        """Save counting the text as these counts were cut."""
         self._counts[counts.pretokenizer] = counts
 
     def counts(self, pretokenizer: Pretokenizer) -> PreTokenCounts:
@@ -292,7 +270,7 @@ class EvaluationText:
         return self._counts[pretokenizer]
 
     def is_counted(self, pretokenizer: Pretokenizer) -> bool:
-        """Whether the counts are at hand."""
+        """Whether `counts` has them at hand."""
         return pretokenizer in self._counts
 
     def documents(self) -> Iterator[str]:
@@ -315,7 +293,7 @@ class EvaluationText:
         if not n_bytes and any(self._counts.values()):
             raise CorpusError(
                 f"{describe_source(self.source)} gave its texts only once, and they are needed again; "
-                "give a list of them"
+                "give a list"
             )
         return n_bytes, n_words
 
@@ -326,15 +304,12 @@ class EvaluationText:
 
     @property
     def n_words(self) -> int:
-        """Words: what white space separates, as `str.split` does."""
+        """Words, as `str.split` separates them."""
         return self._sizes[1]
 
 
 def _after_last_line(text: bytes) -> int:
     return text.rfind(b"\n") + 1
-
-
-# ---- encoding it
 
 
 @knows_its_arguments
@@ -348,24 +323,21 @@ def evaluate(
 ) -> Evaluation:
     """Encode a text and measure how often each token occurs.
 
-    No special tokens are added. Where the text is encoded by its pre-tokens, added tokens that it spells are
-    not looked for.
+    No special tokens are added. A tokenizer that encodes distinct pre-tokens doesn't look for added tokens.
 
     Args:
         tokenizer: One of
 
-            - a `ScaffoldBPE` or `ScaffoldTokenizerFast`: encoded natively, each distinct pre-token once;
+            - a `ScaffoldBPE` or `ScaffoldTokenizerFast`: encodes each distinct pre-token, natively;
             - any other fast tokenizer of transformers, or a `tokenizers.Tokenizer`: each distinct pre-token
-              once if it cuts text as one of the presets, or as the counts were cut; else the text itself;
+              if it cuts text as one of the presets, or as the counts were cut; else the text itself;
             - any other tokenizer of transformers, or a callable that takes a text and returns its ids: the
               text itself, in blocks (`EvaluationText.documents`).
         text: A source as for `count`; an `EvaluationText`, so that several tokenizers share the work; or
             counts, for a tokenizer that cuts text as they were cut.
         name: For tables; None: `name_or_path` or the class.
-        tokens: For a callable: its vocabulary, by id. None: ids as strings, up to the largest that occurs.
+        tokens: A callable's vocabulary, by id. None: ids as strings, up to the largest that occurs.
         field: As for `count`.
-    Returns:
-        Evaluation.
     Raises:
         ConfigurationError: there are only counts, but the tokenizer cuts text otherwise; or an id lies
             outside the vocabulary.

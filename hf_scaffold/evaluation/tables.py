@@ -14,8 +14,6 @@ from hf_scaffold.evaluation.baselines import load_any_tokenizer
 from hf_scaffold.evaluation.metrics import Evaluation, EvaluationText, evaluate
 from hf_scaffold.text.corpus import Source
 
-__all__ = ["METRICS", "Metric", "MetricRow", "TokenizerComparison", "compare_tokenizers"]
-
 Text = Source | EvaluationText | PreTokenCounts
 TRAIN, HELD_OUT = "train", "held-out"
 
@@ -25,10 +23,10 @@ class Metric:
     """One line of a table.
 
     Args:
-        name: As in `Evaluation.to_dict`, with what it is taken at behind a colon.
+        name: As in `Evaluation.to_dict`, then any argument after a colon.
         label: For people.
-        higher_is_better: Which values are best; None for what is neither good nor bad.
-        of: The value of an evaluation; None where it has none.
+        higher_is_better: None if a value is neither good nor bad.
+        of: The value of an evaluation, if it has one.
     """
 
     name: str
@@ -55,14 +53,13 @@ METRICS: tuple[Metric, ...] = (
 
 @dataclass(frozen=True)
 class MetricRow:
-    """What the tokenizers reach in one metric on one text.
+    """The tokenizers' values of one metric on one text.
 
     Args:
         text: "train" or "held-out".
         metric, label, higher_is_better: See `Metric`.
-        values: Name of the tokenizer to value; None where it has none.
-        best: Names of those with the best value, in their order; () where all values are alike, or none is
-            better than another.
+        values: Name of the tokenizer to value, if it has one.
+        best: Names of those with the best value, in their order; () if all are alike, or none is better.
     """
 
     text: str
@@ -73,7 +70,7 @@ class MetricRow:
     best: tuple[str, ...]
 
     def shown(self, name: str) -> str:
-        """The value of a tokenizer as people read it.
+        """A tokenizer's value, for people.
 
         Example:
             >>> row = MetricRow("train", "share_under:1", "share never used", False, {"BPE": 0.125}, ())
@@ -112,7 +109,7 @@ class TokenizerComparison:
         raise KeyError(f"no metric {metric!r} of the text {text!r}")
 
     def to_dict(self) -> dict[str, Any]:
-        """The rows, and all metrics of each tokenizer, as what JSON can hold."""
+        """For JSON: the rows, and all metrics of each tokenizer."""
         return {
             "rows": [asdict(row) for row in self.rows],
             "evaluations": {
@@ -126,16 +123,16 @@ class TokenizerComparison:
 def compare_tokenizers(
     tokenizers: Mapping[str, Any], train: Text | None = None, held_out: Text | None = None
 ) -> TokenizerComparison:
-    """Measure tokenizers on the same text, and on text that none of them was trained on.
+    """Measure tokenizers on the text they were trained on, on other text, or both.
 
     Args:
         tokenizers: Name to what `evaluate` takes; or to a path or a name on the Hub, for
             `load_any_tokenizer`.
-        train: The text that they were trained on, as for `evaluate`. None leaves it out.
-        held_out: Other text. None leaves it out. The two are never added up.
+        train: The text that they were trained on, as for `evaluate`, if any.
+        held_out: Other text, if any. The two are never added up.
     Raises:
         ConfigurationError: no tokenizer, or no text, is given; or what `evaluate` raises.
-    Cost: each text is counted once for each way to cut it; what cuts text by means of its own encodes it.
+    Cost: each text is counted once for each way to cut it.
     Example:
         >>> import hf_scaffold as hs
         >>> counts = hs.PreTokenCounts.from_mapping({"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5})

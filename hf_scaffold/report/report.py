@@ -17,7 +17,13 @@ from hf_scaffold._utils.arguments import LARGEST_ID, function, knows_its_argumen
 from hf_scaffold._utils.files import write_files
 from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
-from hf_scaffold.evaluation.baselines import BASELINES, load_any_tokenizer, require_vocab_size, train_baseline
+from hf_scaffold.evaluation.baselines import (
+    BASELINES,
+    load_any_tokenizer,
+    require_kind,
+    require_vocab_size,
+    train_baseline,
+)
 from hf_scaffold.evaluation.comparison import Standalone, compare, standalone_share
 from hf_scaffold.evaluation.inspection import scaffold_uses
 from hf_scaffold.evaluation.metrics import Evaluation, EvaluationText
@@ -235,10 +241,7 @@ def _byte_level(preset: str | None) -> Pretokenizer:
 def _checked_kinds(baselines: Sequence[str]) -> list[str]:
     """The baselines to train besides plain BPE, each once and in the order of `BASELINES`."""
     for kind in baselines:
-        if kind not in BASELINES:
-            raise ConfigurationError(f"there is no baseline {kind!r}; there are {', '.join(BASELINES)}")
-        if kind.startswith("sentencepiece"):
-            import_extra("sentencepiece", "baselines")
+        require_kind(kind)
     return [kind for kind in BASELINES if kind in baselines and kind != "bpe"]
 
 

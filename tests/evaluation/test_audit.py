@@ -15,7 +15,8 @@ import hf_scaffold as hs
 from hf_scaffold.cli import commands
 from hf_scaffold.cli.workflow import load_artifact
 from hf_scaffold.errors import ConfigurationError, CorpusError
-from hf_scaffold.evaluation.audit import audit_tokenizer, bpe_from_tokenizer
+from hf_scaffold.evaluation.audit import audit_tokenizer
+from hf_scaffold.evaluation.conversion import bpe_from_tokenizer
 from hf_scaffold.text.byte_level import bytes_to_symbols
 
 

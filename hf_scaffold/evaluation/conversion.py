@@ -1,0 +1,180 @@
+"""A Scaffold version of an existing BPE tokenizer: what an audit finds to be scaffolds loses its id."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+
+from hf_scaffold._utils.arguments import flag, knows_its_arguments
+from hf_scaffold.counting.counts import PreTokenCounts
+from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.evaluation.audit import Audit, Model, as_fast, counts_for, replay
+from hf_scaffold.text.byte_level import bytes_to_symbols
+from hf_scaffold.text.corpus import Source
+from hf_scaffold.text.symbols import Pair
+from hf_scaffold.tokenizer.post_processors import with_tokens
+from hf_scaffold.training.demolishing import derive_demolish_map
+from hf_scaffold.training.trainer import raw_splits
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A Scaffold version of a tokenizer.
+
+    Args:
+        tokenizer: Encodes to the tokens that stay.
+        remap: int64: old id to new id, -1 for the scaffold tokens, which have none.
+        audit: What it is based on.
+    """
+
+    tokenizer: ScaffoldTokenizerFast
+    remap: NDArray[np.int64]
+    audit: Audit
+
+
+@knows_its_arguments
+def bpe_from_tokenizer(
+    tokenizer: Any,
+    corpus: Source | PreTokenCounts,
+    *,
+    compact: bool = False,
+    field: str = "text",
+    num_workers: int | None = None,
+) -> Conversion:
+    """Make a Scaffold version of a BPE tokenizer: scaffolds lose their ids. This goes beyond the paper.
+
+    All merges stay; so do pipeline, special tokens, template and settings. Tokens that stay keep their ids,
+    so a trained model can go on as it is. In place of a scaffold, text is now encoded to its parts.
+
+    Args:
+        tokenizer, corpus, field, num_workers: As for `audit_tokenizer`, which finds the scaffolds.
+        compact: False: reserved tokens "<|unused_ID|>", which no text is encoded to, hold the freed ids, so
+            that `len(tokenizer)` and the model's matrices stay as they are. True: the tokens that stay close
+            up, in the order of their ids, and `remap` says which row of the embedding matrix goes where.
+    Returns:
+        Conversion. With compact=True, for a model of transformers:
+
+            kept = torch.from_numpy(np.flatnonzero(conversion.remap >= 0))
+            embeddings.weight = torch.nn.Parameter(embeddings.weight[kept])
+
+        for its input and, if not tied, its output embeddings; without compact, `conversion.remap < 0` are
+        the rows that no text needs any more.
+    Raises:
+        ConfigurationError, CorpusError: as for `audit_tokenizer`.
+    Example:
+        >>> from tokenizers import Tokenizer, models
+        >>> vocab = {"u": 0, "g": 1, "h": 2, "p": 3, "ug": 4, "hug": 5, "pug": 6}
+        >>> merges = [("u", "g"), ("h", "ug"), ("p", "ug")]
+        >>> plain = Tokenizer(models.BPE(vocab, merges))
+        >>> conversion = bpe_from_tokenizer(plain, ["hug"] * 3 + ["pug"] * 2)
+        >>> conversion.tokenizer("hugug").tokens(), conversion.remap.tolist()
+        (['hug', 'u', 'g'], [0, 1, 2, 3, -1, 5, 6])
+    """
+    compact = flag("compact", compact)
+    fast = as_fast(tokenizer)
+    model = Model.of(fast)
+    counts = counts_for(model, corpus, field, num_workers)
+    found, frequencies = replay(model, counts)
+    demolish = derive_demolish_map(model.merges, [token.token for token in found.scaffolds], model.affixes)
+    every_id = fast.get_vocab()
+    remap = np.full(max(every_id.values()) + 1, -1, np.int64)
+    staying = sorted(token_id for token, token_id in every_id.items() if token not in demolish)
+    remap[staying] = range(len(staying)) if compact else staying
+    vocab = {token: int(remap[token_id]) for token, token_id in model.vocab.items() if token not in demolish}
+    unused = [token for token in vocab if not model.can_be_made(token)]
+    if not compact:
+        holes = {f"<|unused_{token_id}|>": token_id for token_id in np.flatnonzero(remap < 0).tolist()}
+        vocab |= holes
+        unused += holes
+    scaffold = {
+        "version": 1,
+        "merges": [list(pair) for pair in model.merges],
+        "demolish": {token: list(parts) for token, parts in demolish.items()},
+        "unused": sorted(unused, key=vocab.__getitem__),
+    }
+    public = _public(model, vocab, frequencies)
+    scaffold |= _agreements(scaffold, public, counts)
+    return Conversion(_like(fast, public, scaffold, remap), remap, found)
+
+
+def _public(model: Model, vocab: dict[str, int], frequencies: dict[str, int]) -> BPE:
+    """Plain BPE over the tokens that stay, for programs that know nothing of demolishing."""
+    rules = list(zip(model.made, model.merges, strict=True))
+    still_made = {token for token, pair in rules if vocab.keys() >= {token, *pair}}
+    normal = [token for token in model.vocab if token in vocab and model.can_be_made(token)]
+    splits = raw_splits(model.merges, normal, frequencies, model.affixes)
+    merges: dict[Pair, None] = {}
+    for token, pair in rules:
+        if vocab.keys() >= {token, *pair}:
+            merges[pair] = None
+        elif token in splits and token not in still_made:
+            merges.setdefault(splits[token])
+    names = ("unk_token", "fuse_unk", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
+    settings = {name: model.settings[name] for name in names if model.settings[name] is not None}
+    return BPE(vocab=vocab, merges=list(merges), ignore_merges=not model.affixes.suffix, **settings)
+
+
+def _agreements(scaffold: dict[str, Any], public: BPE, counts: PreTokenCounts) -> dict[str, float]:
+    """Shares of pre-tokens, weighted by counts, that the public model encodes as the expanded one does.
+
+    There is no estimate for unseen text: the merges weren't learned from these counts, so it isn't worse.
+    """
+    from hf_scaffold.tokenization_scaffold import ExpandedModel
+
+    expanded = ExpandedModel(scaffold, Tokenizer(public), None)
+    by_character = counts.pretokenizer.alphabet == "chars"
+    texts = [pretoken.decode() if by_character else bytes_to_symbols(pretoken) for pretoken in counts]
+    exact = [expanded.demolish_ids(x.ids) for x in Tokenizer(expanded.model).encode_batch_fast(texts)]
+    shares = {}
+    # In this order, which leaves the model as it was.
+    for name, takes_wholes in (("raw_agreement_merges_only", False), ("raw_agreement", public.ignore_merges)):
+        public.ignore_merges = takes_wholes
+        raw = Tokenizer(public).encode_batch_fast(texts)
+        rows = zip(counts.counts.tolist(), exact, raw, strict=True)
+        shares[name] = sum(n for n, ids, y in rows if ids == y.ids) / counts.total
+    return shares
+
+
+def _like(
+    fast: PreTrainedTokenizerFast, public: BPE, scaffold: dict[str, Any], remap: NDArray[np.int64]
+) -> ScaffoldTokenizerFast:
+    """A tokenizer with everything of another but its model; mapped ids in templates and padding."""
+    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+    from hf_scaffold.tokenizer.like import pad_with_own_id, settings_of
+
+    state = json.loads(fast.backend_tokenizer.to_str())
+    own = json.loads(Tokenizer(public).to_str())["model"]
+    state["model"] = {**own, "dropout": state["model"]["dropout"]}
+    for token in state["added_tokens"]:
+        token["id"] = int(remap[token["id"]])
+    state["added_tokens"].sort(key=lambda token: token["id"])
+    state["post_processor"] = _with_ids(state["post_processor"], remap)
+    tokenizer = ScaffoldTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(json.dumps(state)), scaffold=scaffold, **settings_of(fast)
+    )
+    pad_with_own_id(tokenizer)
+    return tokenizer
+
+
+def _with_ids(post_processor: Any, remap: NDArray[np.int64]) -> Any:
+    def moved(token: str, token_id: int) -> tuple[str, int]:
+        new = int(remap[token_id]) if token_id < len(remap) else -1
+        if new < 0:
+            raise ConfigurationError(
+                f"the post-processor adds {token!r} by the id {token_id}, which no token of the new "
+                "tokenizer comes from; take it out first"
+            )
+        return token, new
+
+    return with_tokens(post_processor, moved)
