@@ -37,9 +37,9 @@ def measure(
     texts = {"train": hs.count(train, pretokenizer=pretokenizer)}
     if held_out is not None:
         texts["held-out"] = hs.count(held_out, pretokenizer=pretokenizer)
-    scaffolds = hs.train(texts["train"], vocab_sizes)
+    scaffolds = hs.train_sizes(texts["train"], vocab_sizes)
     larger_sizes = [len(bpe.vocab) for bpe in scaffolds]
-    plains = hs.train(texts["train"], [*vocab_sizes, *larger_sizes], scaffold=False)
+    plains = hs.train_sizes(texts["train"], [*vocab_sizes, *larger_sizes], scaffold=False)
     larger = plains[len(vocab_sizes) :]
     for vocab_size, *tokenizers in zip(vocab_sizes, plains, scaffolds, larger, strict=False):
         for text, counts in texts.items():

@@ -40,8 +40,11 @@ from .text.pretokenizers import Pretokenizer as Pretokenizer
 from .text.pretokenizers import get_pretokenizer as get_pretokenizer
 from .tokenization_scaffold import ScaffoldTokenizerFast as ScaffoldTokenizerFast
 from .tokenizer.training import train_tokenizer as train_tokenizer
+from .tokenizer.training import train_tokenizer_sizes as train_tokenizer_sizes
 from .training.artifact import ScaffoldBPE as ScaffoldBPE
 from .training.log import TrainingLog as TrainingLog
+from .training.settings import TrainingSettings as TrainingSettings
 from .training.trainer import train as train
+from .training.trainer import train_sizes as train_sizes
 
 __version__: str

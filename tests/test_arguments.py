@@ -40,7 +40,7 @@ def test_numbers_of_numpy_are_as_good_as_pythons(counts, tmp_path):
         made.save(tmp_path)
         assert hs.ScaffoldBPE.load(tmp_path) == expected
         assert json.dumps(made.training) == json.dumps(expected.training)
-    assert hs.train(counts, np.array([260, 264])) == hs.train(counts, [260, 264])
+    assert hs.train_sizes(counts, np.array([260, 264])) == hs.train_sizes(counts, [260, 264])
     assert hs.train(counts, np.array(264)) == hs.train(counts, 264)
     assert hs.train(counts, 264, scaffold=np.True_) == hs.train(counts, 264)
 
@@ -84,14 +84,10 @@ SIZES = {
     "NaN": (float("nan"), TypeError, "the float nan"),
     "a bool": (True, TypeError, "not True"),
     "a bool of NumPy": (np.True_, TypeError, "vocab_size must be a whole number"),
-    "None": (None, TypeError, "not None"),
     "bytes": (b"300", TypeError, "the bytes b'300'"),
     "a set": ({300, 400}, TypeError, "not a set"),
     "a mapping": ({300: 1}, TypeError, "not a dict"),
-    "a float in a list": ([300, 1e3], TypeError, r"vocab_size\[1\] .* 1000.0; write 1000"),
-    "an empty list": ([], hs.ConfigurationError, "empty list"),
     "negative": (-1, hs.ConfigurationError, "vocab_size is -1; it must be at least 0"),
-    "negative in a list": ([300, -5], hs.ConfigurationError, r"vocab_size\[1\] is -5"),
     "too small": (5, hs.VocabSizeError, "vocab_size is 5, .* need 256"),
     "too large for ids": (2**31, hs.ConfigurationError, f"at most 2147483647: {LIMIT}"),
     "huge": (10**30, hs.ConfigurationError, LIMIT),
@@ -111,11 +107,8 @@ def test_sizes_that_cannot_be(counts, case):
 @pytest.mark.parametrize(
     ("size", "error", "message"),
     [
-        *(
-            case
-            for name, case in SIZES.items()
-            if name not in ("too small", "an empty list") and "list" not in name
-        )
+        (None, TypeError, "vocab_size must be a whole number, not None"),
+        *(case for name, case in SIZES.items() if name != "too small"),
     ],
 )
 def test_sizes_that_cannot_be_elsewhere(counts, size, error, message):
@@ -128,7 +121,34 @@ def test_sizes_that_cannot_be_elsewhere(counts, size, error, message):
         hs.train_baseline("bpe", counts, size)
 
 
+SEVERAL_SIZES = {
+    "a float": ([300, 1e3], TypeError, r"vocab_sizes\[1\] .* 1000.0; write 1000"),
+    "none": ([], hs.ConfigurationError, "vocab_sizes is an empty list"),
+    "negative": ([300, -5], hs.ConfigurationError, r"vocab_sizes\[1\] is -5"),
+    "too large": ([300, 2**31], hs.ConfigurationError, LIMIT),
+    "one size": (300, TypeError, "vocab_sizes must be a list of whole numbers, not the int 300"),
+    "an array of one": (np.array(300), TypeError, "vocab_sizes must be a list"),
+    "a set": ({300, 400}, TypeError, "vocab_sizes must be a list of whole numbers, not a set"),
+    "a mapping": ({300: 1}, TypeError, "vocab_sizes must be a list of whole numbers, not a dict"),
+    "a string": ("300", TypeError, "vocab_sizes must be a list of whole numbers, not the string '300'"),
+}
+
+
+@pytest.mark.parametrize("case", SEVERAL_SIZES)
+def test_several_sizes_that_cannot_be(counts, case):
+    sizes, error, message = SEVERAL_SIZES[case]
+    with pytest.raises(error, match=message):
+        hs.train_sizes(counts, sizes)
+    with pytest.raises(error, match=message):
+        hs.train_tokenizer_sizes(unread(), sizes)
+
+
 def test_where_one_size_is_meant_a_list_is_none(counts):
+    for call in (lambda: hs.train(counts, [300, 400]), lambda: hs.train_tokenizer(unread(), [300, 400])):
+        with pytest.raises(
+            TypeError, match=r"not the list \[300, 400\]; .* train_sizes or train_tokenizer_sizes"
+        ):
+            call()
     with pytest.raises(TypeError, match=r"vocab_size must be a whole number, not the list \[300, 400\]"):
         hs.make_report(TEXTS, [300, 400])
     with pytest.raises(TypeError, match="vocab_size"):
@@ -273,6 +293,9 @@ def test_every_function_names_what_was_meant(counts, tmp_path):
         (hs.count, {"sorce": []}, "source"),
         (hs.train, {"counts": counts, "min_freq": 5}, "min_frequency"),
         (hs.train, {"counts": counts, "eos_token": "</s>"}, "unk_token"),
+        (hs.train_sizes, {"counts": counts, "vocab_size": [300]}, "vocab_sizes"),
+        (hs.train_tokenizer_sizes, {"source": [], "vocab_sizes": [300], "min_freq": 5}, "min_frequency"),
+        (hs.TrainingSettings, {"min_freq": 5}, "min_frequency"),
         (bpe.to_tokenizer, {"eos": "</s>"}, "eos_token"),
         (bpe.to_tokenizer, {"max_len": 5}, "model_max_length"),
         (hs.write_shards, {"source": [], "tokenizer": tokenizer, "output_dir": "x"}, "folder"),
@@ -361,7 +384,7 @@ def test_a_log_of_train_tokenizer_tells_each_tokens_life(counts, tmp_path):
     assert made.artifact.history(first) == bpe.history(first)
     made.artifact.save(tmp_path)
     assert hs.ScaffoldBPE.load(tmp_path).log == bpe.log
-    several = hs.train_tokenizer(TEXTS, [260, 264], log=True)
+    several = hs.train_tokenizer_sizes(TEXTS, [260, 264], log=True)
     assert [each.artifact.vocab_size for each in several] == [260, 264]
 
 
@@ -388,7 +411,7 @@ def test_retraining_may_keep_a_log():
 
 def test_progress_of_train_tokenizer_is_that_of_training():
     calls = []
-    hs.train_tokenizer(TEXTS, [260, 264], progress=lambda done, total: calls.append((done, total)))
+    hs.train_tokenizer_sizes(TEXTS, [260, 264], progress=lambda done, total: calls.append((done, total)))
     assert calls
     assert all(done <= total == 264 for done, total in calls)
 

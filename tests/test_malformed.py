@@ -21,7 +21,7 @@ from hf_scaffold.errors import ArtifactError
 from hf_scaffold.text.symbols import Affixes
 from hf_scaffold.tokenization_scaffold import FREE_IDS, ScaffoldTokenizerFast
 from hf_scaffold.training.artifact import ScaffoldBPE
-from hf_scaffold.training.demolishing import derive_demolish_map
+from hf_scaffold.training.parts import derive_demolish_map
 
 COUNTS = {"Arizona": 50, "zone": 3, "Ari": 4, "zon": 2, "banana": 20, "hugs": 5, "hug": 9}
 SETTINGS = [
@@ -354,7 +354,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from hf_scaffold.text.symbols import Affixes
 from hf_scaffold.training.artifact import ScaffoldBPE
-from hf_scaffold.training.demolishing import derive_demolish_map
+from hf_scaffold.training.parts import derive_demolish_map
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast, violations
 """
 

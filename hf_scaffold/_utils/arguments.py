@@ -22,6 +22,7 @@ __all__ = [
     "shortened",
     "string",
     "strings",
+    "takes_arguments_of",
     "warn",
     "whole",
 ]
@@ -30,6 +31,7 @@ LARGEST_ID = 2**31 - 1  # ids are int32
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_Call = TypeVar("_Call", bound=Callable[..., Any])
 
 # What others call these arguments.
 _ALIASES = {
@@ -82,10 +84,44 @@ def knows_its_arguments(call: Callable[_P, _R]) -> Callable[_P, _R]:
     @wraps(call)
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         if not takes_any:
-            refuse_unknown(call.__name__, kwargs, known)
+            refuse_unknown(call.__qualname__, kwargs, known)
         return call(*args, **kwargs)
 
     return checked
+
+
+def takes_arguments_of(*others: Callable[..., Any]) -> Callable[[_Call], _Call]:
+    """Show what a function hands its **kwargs to in its own signature: the keyword arguments of others.
+
+    Where it has one of their arguments itself, by None for "not given", their default is shown.
+
+    Example:
+        >>> def count(*, workers=1): ...
+        >>> def train(vocab_size=300, *, log=False, **more): ...
+        >>> @takes_arguments_of(count, train)
+        ... def count_and_train(corpus, vocab_size=None, **kwargs): ...
+        >>> signature(count_and_train)
+        <Signature (corpus, vocab_size=300, *, workers=1, log=False, **more)>
+    """
+    theirs = {
+        name: found
+        for other in others
+        for name, found in signature(other).parameters.items()
+        if found.default is not Parameter.empty or found.kind is Parameter.VAR_KEYWORD
+    }
+
+    def shown(call: _Call) -> _Call:
+        known = signature(call)
+        own = [theirs.get(name, found) for name, found in known.parameters.items()]
+        named = [found for found in own if found.kind is not Parameter.VAR_KEYWORD]
+        more = [found for name, found in theirs.items() if name not in known.parameters]
+        more = [found for found in more if found.kind in (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD)]
+        call.__signature__ = known.replace(  # type: ignore[attr-defined]
+            parameters=[*named, *sorted(more, key=lambda found: found.kind)]
+        )
+        return call
+
+    return shown
 
 
 def refuse_unknown(

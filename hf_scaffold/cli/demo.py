@@ -1,7 +1,7 @@
 """The demo: plain BPE and Scaffold-BPE trained on one novel, compared, saved and reloaded."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,8 +9,8 @@ from pathlib import Path
 from hf_scaffold.cli.workflow import save_tokenizer
 from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ArtifactError
-from hf_scaffold.evaluation.adapters import weighted
-from hf_scaffold.evaluation.inspection import bytes_per_token
+from hf_scaffold.evaluation.comparison import VocabularyChange, compare
+from hf_scaffold.evaluation.metrics import Evaluation, evaluate
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.trainer import train
 
@@ -21,7 +21,6 @@ __all__ = [
     "Demo",
     "Reload",
     "Splits",
-    "TokenUse",
     "check_reload",
     "run_demo",
 ]
@@ -31,14 +30,6 @@ TITLE = "Wuthering Heights by Emily Brontë (1847)"
 VOCAB_SIZE = 4000
 EOS_TOKEN = "<|endoftext|>"
 RARE = 5  # occurrences up to which a token counts as rare
-
-
-@dataclass(frozen=True)
-class TokenUse:
-    """A token and its occurrences in the encoded text."""
-
-    token: str
-    occurrences: int
 
 
 @dataclass(frozen=True)
@@ -61,28 +52,36 @@ class Demo:
     seconds: float
 
     @cached_property
-    def bytes_per_token(self) -> tuple[float, float]:
+    def evaluations(self) -> tuple[Evaluation, Evaluation]:
         """Of plain BPE and of Scaffold-BPE, on the text that both were trained on."""
-        return bytes_per_token(self.plain, self.counts), bytes_per_token(self.scaffold, self.counts)
+        return evaluate(self.plain, self.counts), evaluate(self.scaffold, self.counts)
 
     @cached_property
+    def change(self) -> VocabularyChange:
+        """The tokens that left plain BPE's vocabulary and those that came in."""
+        return compare(*self.evaluations)
+
+    @property
     def rare_tokens(self) -> tuple[int, int]:
         """Merged tokens that occur at most `RARE` times in the encoded text."""
         plain, scaffold = (
-            sum(use.occurrences <= RARE for use in self._uses(bpe) if len(use.token) > 1)
-            for bpe in (self.plain, self.scaffold)
+            sum(
+                n <= RARE and len(token) > 1 and token != EOS_TOKEN
+                for token, n in zip(found.tokens, found.token_frequencies.tolist(), strict=True)
+            )
+            for found in self.evaluations
         )
         return plain, scaffold
 
-    def left(self) -> list[TokenUse]:
-        """Tokens of plain BPE that are scaffold tokens here; those that plain BPE uses least come first."""
-        uses = [use for use in self._uses(self.plain) if use.token in self.scaffold.demolish_map]
-        return sorted(uses, key=lambda use: use.occurrences)
+    def left(self) -> list[tuple[str, int]]:
+        """The tokens that left, with their uses; those that plain BPE uses least come first."""
+        uses = zip(self.change.left, self.change.left_frequencies.tolist(), strict=True)
+        return sorted(uses, key=lambda use: use[1])
 
-    def came(self) -> list[TokenUse]:
-        """Tokens that plain BPE of this size doesn't have; the most frequent come first, then the longest."""
-        uses = [use for use in self._uses(self.scaffold) if use.token not in self.plain.vocab]
-        return sorted(uses, key=lambda use: (-use.occurrences, -len(use.token)))
+    def came(self) -> list[tuple[str, int]]:
+        """The tokens that came in, with their uses; the most frequent come first, then the longest."""
+        uses = zip(self.change.came, self.change.came_frequencies.tolist(), strict=True)
+        return sorted(uses, key=lambda use: (-use[1], -len(use[0])))
 
     def splits(self) -> list[Splits]:
         """Pre-tokens that the two split differently: from most tokens saved in the text to most lost."""
@@ -96,13 +95,6 @@ class Demo:
 
     def _encoded(self, bpe: ScaffoldBPE) -> list[tuple[str, ...]]:
         return [tuple(bpe.tokens[token_id] for token_id in ids) for ids in bpe.encode(list(self.counts))]
-
-    def _uses(self, bpe: ScaffoldBPE) -> Iterator[TokenUse]:
-        """Every token of the vocabulary but the special ones, in the order of ids."""
-        ids, ends = bpe.encoder.encode(self.counts.data, self.counts.offsets)
-        occurrences = weighted(ids, ends, self.counts, bpe.vocab_size)
-        fixed = len(bpe.special_tokens)
-        yield from map(TokenUse, bpe.tokens[fixed:], occurrences[fixed:].tolist())
 
 
 def run_demo(progress: Callable[[int, int], object] | None = None) -> Demo:

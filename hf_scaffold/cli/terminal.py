@@ -54,11 +54,14 @@ def message(text: str) -> None:
 
 
 @contextmanager
-def one_line_warnings() -> Iterator[None]:
-    """Warnings come as one line, without the source line that gave them."""
+def one_line_warnings(worded: Callable[[str], str]) -> Iterator[None]:
+    """Warnings come as one line, without the source line that gave them.
 
+    Args:
+        worded: What to say for what a warning says.
+    """
     with warnings.catch_warnings():
-        warnings.showwarning = lambda warning, *_, **__: message(f"warning: {warning}")
+        warnings.showwarning = lambda warning, *_, **__: message(f"warning: {worded(str(warning))}")
         yield
 
 

@@ -157,7 +157,7 @@ def show_demo(outcome: demo.Demo) -> None:
 
 
 def _show_sizes(outcome: demo.Demo) -> None:
-    bpt_plain, bpt_scaffold = outcome.bytes_per_token
+    bpt_plain, bpt_scaffold = (found.bytes_per_token for found in outcome.evaluations)
     rare_plain, rare_scaffold = outcome.rare_tokens
     terminal.heading("Two tokenizers of one size")
     terminal.table(
@@ -165,7 +165,11 @@ def _show_sizes(outcome: demo.Demo) -> None:
         [
             ("tokens", f"{outcome.plain.vocab_size:,}", f"{outcome.scaffold.vocab_size:,}"),
             (f"merged tokens used {demo.RARE} times or less", f"{rare_plain:,}", f"{rare_scaffold:,}"),
-            ("bytes per token on this text", f"{bpt_plain:.3f}", f"{bpt_scaffold:.3f}"),
+            (
+                "bytes per token on this text",
+                f"{bpt_plain:.3f}",
+                f"{bpt_scaffold:.3f}",
+            ),
             ("scaffold tokens, which have no id", "0", f"{len(outcome.scaffold.scaffold_tokens):,}"),
         ],
         numbers=["plain BPE", "Scaffold-BPE"],
@@ -177,19 +181,19 @@ def _show_exchange(outcome: demo.Demo) -> None:
     terminal.heading(
         f"{len(left):,} tokens left: plain BPE needs them to build others, hardly for themselves"
     )
-    uses = scaffold_uses(outcome.scaffold, [use.token for use in left[:8]])
+    uses = scaffold_uses(outcome.scaffold, [token for token, _ in left[:8]])
     terminal.table(
         ["left (Ġ is a space)", "times used", "builds"],
         [
-            (readable(plain_use.token), f"{plain_use.occurrences:,}", _tokens(scaffold_use.builds, 4))
-            for plain_use, scaffold_use in zip(left[:8], uses, strict=True)
+            (readable(token), f"{n:,}", _tokens(use.builds, 4))
+            for (token, n), use in zip(left[:8], uses, strict=True)
         ],
         numbers=["times used"],
     )
     terminal.heading(f"{len(came):,} tokens came in")
     terminal.table(
         ["came in", "times used"],
-        [(readable(use.token), f"{use.occurrences:,}") for use in came[:8]],
+        [(readable(token), f"{n:,}") for token, n in came[:8]],
         numbers=["times used"],
     )
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hf_scaffold._utils.files import saving, settle
+from hf_scaffold.cli import terminal
+from hf_scaffold.cli.options import DEFAULT_EOS
 from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, Progress, iter_documents
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARTIFACT_FOLDER",
+    "count_with_bar",
     "folder_or_temporary",
     "format_line",
     "load_artifact",
@@ -39,6 +42,7 @@ __all__ = [
     "require_writable",
     "require_writable_file",
     "save_tokenizer",
+    "special_tokens_and_roles",
     "tokenize",
 ]
 
@@ -106,6 +110,27 @@ def read_counts(
     return counts
 
 
+def count_with_bar(
+    corpus: Sequence[Path],
+    pretokenizer: str | None,
+    alphabet: str | None,
+    field: str,
+    num_workers: int | None,
+    max_pretoken_length: int,
+) -> PreTokenCounts:
+    """What `read_counts` gives, with a bar meanwhile; a max_pretoken_length of 0 keeps all."""
+    with terminal.progress_bar("Counting", "bytes") as progress:
+        return read_counts(
+            corpus,
+            pretokenizer=pretokenizer,
+            alphabet=alphabet,
+            field=field,
+            num_workers=num_workers,
+            max_pretoken_length=max_pretoken_length or None,
+            progress=progress,
+        )
+
+
 def _holds_counts(path: Path) -> bool:
     """Whether this is a table of counts rather than a corpus, which may be Parquet too."""
     if path.suffix != ".parquet" or not path.is_file():
@@ -168,6 +193,25 @@ def require_tokenizer_folder(folder: Path) -> None:
         folder / ARTIFACT_FOLDER / name for name in ARTIFACT_FILES
     ]:
         require_writable_file(path)
+
+
+def special_tokens_and_roles(
+    special_tokens: Sequence[str] | None, **roles: str | None
+) -> tuple[list[str], dict[str, str]]:
+    """The special tokens to train with, and what to name them for.
+
+    Args:
+        special_tokens: Those to come first; None or none: an end of text, unless roles say which.
+        **roles: bos_token, eos_token, pad_token; None for none.
+    Example:
+        >>> special_tokens_and_roles(None, eos_token=None, pad_token="<pad>")
+        (['<|endoftext|>', '<pad>'], {'eos_token': '<|endoftext|>', 'pad_token': '<pad>'})
+    """
+    if not special_tokens and roles["eos_token"] is None:
+        roles["eos_token"] = DEFAULT_EOS
+    first = special_tokens or []
+    named = {role: token for role, token in roles.items() if token is not None}
+    return [*first, *(token for token in dict.fromkeys(named.values()) if token not in first)], named
 
 
 def save_tokenizer(bpe: ScaffoldBPE, folder: Path, **kwargs: Any) -> "ScaffoldTokenizerFast":

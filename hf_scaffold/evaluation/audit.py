@@ -27,6 +27,7 @@ from tokenizers import Tokenizer
 
 from hf_scaffold._core.trainer import MergeLoop, MergeReplay
 from hf_scaffold._utils.arguments import knows_its_arguments
+from hf_scaffold.counting.characters import Characters
 from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes
@@ -34,7 +35,6 @@ from hf_scaffold.text.corpus import Source
 from hf_scaffold.text.pretokenizers import Pretokenizer, pretokenizer_of
 from hf_scaffold.text.symbols import BYTE_TOKENS, Affixes, Pair
 from hf_scaffold.tokenizer.loading import load_json, load_pretrained, require_ids
-from hf_scaffold.training.trainer import Characters
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

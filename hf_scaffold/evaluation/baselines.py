@@ -28,7 +28,8 @@ from hf_scaffold.text.byte_level import BYTE_TO_SYMBOL, bytes_to_symbols
 from hf_scaffold.text.files import import_extra
 from hf_scaffold.text.pretokenizers import get_pretokenizer
 from hf_scaffold.tokenizer.loading import load_json, load_pretrained
-from hf_scaffold.training.trainer import DEFAULT_VOCAB_SIZE, train
+from hf_scaffold.training.settings import DEFAULT_VOCAB_SIZE
+from hf_scaffold.training.trainer import train
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

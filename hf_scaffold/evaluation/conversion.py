@@ -19,8 +19,7 @@ from hf_scaffold.text.byte_level import bytes_to_symbols
 from hf_scaffold.text.corpus import Source
 from hf_scaffold.text.symbols import Pair
 from hf_scaffold.tokenizer.post_processors import with_tokens
-from hf_scaffold.training.demolishing import derive_demolish_map
-from hf_scaffold.training.trainer import raw_splits
+from hf_scaffold.training.parts import derive_demolish_map, raw_splits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

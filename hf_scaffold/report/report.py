@@ -38,7 +38,8 @@ from hf_scaffold.text.corpus import Source, source_names
 from hf_scaffold.text.files import import_extra
 from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer
 from hf_scaffold.training.artifact import ScaffoldBPE
-from hf_scaffold.training.trainer import DEFAULT_VOCAB_SIZE, train
+from hf_scaffold.training.settings import DEFAULT_VOCAB_SIZE
+from hf_scaffold.training.trainer import train
 
 __all__ = ["DEFAULT_BASELINES", "FORMS", "Report", "ReportText", "ScaffoldFacts", "make_report"]
 

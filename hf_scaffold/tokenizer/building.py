@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from tokenizers import AddedToken, Tokenizer
@@ -23,28 +23,9 @@ from hf_scaffold.training.parts import CHARACTER_SETTINGS
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = ["artifact_of", "build_tokenizer", "checked_settings", "special_tokens_in"]
+__all__ = ["TokenizerSettings", "artifact_of", "build_tokenizer", "checked_settings", "special_tokens_in"]
 
-# What `PreTrainedTokenizerFast` takes, from transformers 5.0 on, and what makes sense for a new tokenizer.
-ROLES = tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
 MORE_TOKENS = ("extra_special_tokens", "additional_special_tokens", "model_specific_special_tokens")
-TOKENIZER_SETTINGS = (
-    "add_bos_token",
-    "add_eos_token",
-    "chat_control_tokens",
-    "chat_template",
-    "clean_up_tokenization_spaces",
-    "model_input_names",
-    "model_max_length",
-    "name_or_path",
-    "padding_side",
-    "processor_class",
-    "response_template",
-    "split_special_tokens",
-    "tokenizer_padding",
-    "tokenizer_truncation",
-    "truncation_side",
-)
 SETTINGS_ELSEWHERE = {
     "add_prefix_space": "the pre-tokenizer adds it; give pretokenizer=ByteLevel(add_prefix_space=True)",
     "do_lower_case": "give normalizer=tokenizers.normalizers.Lowercase()",
@@ -52,6 +33,38 @@ SETTINGS_ELSEWHERE = {
     "lowercase": "give normalizer=tokenizers.normalizers.Lowercase()",
     "post_processor": "set the tokenizer's `backend_tokenizer.post_processor`",
 }
+
+
+class TokenizerSettings(TypedDict, total=False):
+    """What `PreTrainedTokenizerFast` takes, from transformers 5.0 on, that makes sense for a new tokenizer.
+
+    And unk_token, which training takes as well; and any other name that ends in "_token".
+    """
+
+    bos_token: str | AddedToken | None
+    eos_token: str | AddedToken | None
+    sep_token: str | AddedToken | None
+    pad_token: str | AddedToken | None
+    cls_token: str | AddedToken | None
+    mask_token: str | AddedToken | None
+    extra_special_tokens: Any
+    additional_special_tokens: Any
+    model_specific_special_tokens: Any
+    add_bos_token: bool
+    add_eos_token: bool
+    chat_control_tokens: Any
+    chat_template: Any
+    clean_up_tokenization_spaces: bool
+    model_input_names: list[str]
+    model_max_length: int
+    name_or_path: str
+    padding_side: str
+    processor_class: Any
+    response_template: Any
+    split_special_tokens: bool
+    tokenizer_padding: Any
+    tokenizer_truncation: Any
+    truncation_side: str
 
 
 def build_tokenizer(bpe: ScaffoldBPE, **kwargs: Any) -> ScaffoldTokenizerFast:
@@ -153,7 +166,7 @@ def checked_settings(function: str, kwargs: Mapping[str, Any], others: Iterable[
         >>> checked_settings("to_tokenizer", {"eos_token": "</s>", "image_token": "<image>"})
         {'eos_token': '</s>', 'image_token': '<image>'}
     """
-    known = {*others, *TOKENIZER_SETTINGS, *ROLES, *MORE_TOKENS}
+    known = {*others, "unk_token", *TokenizerSettings.__annotations__}
     for name, value in kwargs.items():
         if name.endswith("_token") and isinstance(value, str | AddedToken | None):
             is_misspelt = name not in known and get_close_matches(name, known, 1, cutoff=0.9)

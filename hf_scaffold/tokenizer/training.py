@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from inspect import signature
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import AddedToken
 from tokenizers.normalizers import Normalizer
@@ -14,10 +15,10 @@ from transformers.utils import logging
 
 from hf_scaffold._utils.arguments import (
     LARGEST_ID,
-    knows_its_arguments,
     refuse_unknown,
     shortened,
     strings,
+    takes_arguments_of,
     warn,
     whole,
 )
@@ -25,20 +26,41 @@ from hf_scaffold.counting.counts import count
 from hf_scaffold.errors import ConfigurationError, VocabSizeError
 from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, source_names
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
-from hf_scaffold.tokenizer.building import build_tokenizer, checked_settings, special_tokens_in
+from hf_scaffold.tokenizer.building import (
+    TokenizerSettings,
+    build_tokenizer,
+    checked_settings,
+    special_tokens_in,
+)
 from hf_scaffold.tokenizer.like import empty_like, fill, symbol_options
-from hf_scaffold.training.trainer import DEFAULT_VOCAB_SIZE, TrainingOptions, checked_sizes, is_several, train
+from hf_scaffold.training.settings import TrainingOptions, TrainingSettings, checked_sizes, settings_from
+from hf_scaffold.training.trainer import train, train_sizes
 
-__all__ = ["train_new_from_iterator", "train_tokenizer"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-_OURS = {"counts", "like", "special_tokens", "kwargs"}  # no arguments of the method
+__all__ = ["train_new_from_iterator", "train_tokenizer", "train_tokenizer_sizes"]
+
+_OURS = {"counts", "like", "settings", "special_tokens", "kwargs"}  # no arguments of the method
 _HINTS = {"special_tokens": "those of the tokenizer stay; new_special_tokens follow them"}
 
 
-@overload
-def train_tokenizer(
+class TokenizerArguments(TokenizerSettings, TrainingOptions, total=False):
+    """What `train_tokenizer` takes by keyword; special tokens of other roles come besides."""
+
+    pretokenizer: Any
+    normalizer: Normalizer | None
+    alphabet: str | None
+    field: str
+    num_workers: int | None
+    max_pretoken_length: int | None
+    like: PreTrainedTokenizerFast | None
+
+
+def _train_each(
     source: Any,
-    vocab_size: int = DEFAULT_VOCAB_SIZE,
+    sizes: Iterable[int],
+    settings: TrainingSettings,
     *,
     pretokenizer: Any = None,
     normalizer: Normalizer | None = None,
@@ -46,84 +68,62 @@ def train_tokenizer(
     field: str = "text",
     num_workers: int | None = None,
     max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
-    min_frequency: int = 0,
-    special_tokens: Sequence[str | AddedToken] = (),
-    initial_alphabet: Sequence[str] | None = None,
-    limit_alphabet: int | None = None,
-    max_token_length: int | None = None,
-    fuse_unk: bool = False,
-    byte_fallback: bool = False,
-    continuing_subword_prefix: str | None = None,
-    end_of_word_suffix: str | None = None,
-    scaffold: bool = True,
-    log: bool = False,
-    progress: Callable[[int, int], object] | None = None,
     like: PreTrainedTokenizerFast | None = None,
     **kwargs: Any,
-) -> ScaffoldTokenizerFast: ...
-@overload
+) -> list[ScaffoldTokenizerFast]:
+    """What `train_tokenizer_sizes` does, with settings that are checked and names that are known."""
+    given = [*settings.special_tokens, *special_tokens_in(kwargs)]
+    specials = list({str(token): token for token in given}.values())
+    pipeline = {"pretokenizer": pretokenizer, "normalizer": normalizer, "alphabet": alphabet}
+    shell, symbols = None, {}
+    if like is not None:
+        if both := [name for name, value in {**pipeline, **settings.of_characters}.items() if value]:
+            raise ConfigurationError(f"{' and '.join(both)} come from like; give either them or like")
+        shell = empty_like(like, specials, roles=kwargs)
+        specials = [*shell.special_tokens]
+        pipeline = {"pretokenizer": shell.pretokenizer}
+        symbols = symbol_options(shell)
+    counts = count(
+        source, **pipeline, field=field, num_workers=num_workers, max_pretoken_length=max_pretoken_length
+    )
+    if settings.initial_alphabet is not None:
+        symbols["initial_alphabet"] = settings.initial_alphabet
+    if counts.pretokenizer.alphabet == "chars":
+        symbols.setdefault("unk_token", kwargs.get("unk_token", settings.unk_token))
+    chosen = replace(settings, special_tokens=specials, **symbols)
+    names = source_names(source)
+    tokenizers = []
+    for bpe in train_sizes(counts, sizes, settings=chosen):
+        bpe = bpe.with_sources(names) if names else bpe
+        tokenizer = build_tokenizer(bpe, **kwargs) if shell is None else fill(shell, bpe, **kwargs)
+        # An artifact knows the strings of its special tokens only.
+        tokenizer._tokenizer.add_special_tokens(
+            [token for token in settings.special_tokens if isinstance(token, AddedToken)]
+        )
+        if settings.log:
+            tokenizer.artifact = bpe
+        tokenizers.append(tokenizer)
+    return tokenizers
+
+
+@takes_arguments_of(TrainingSettings, _train_each)
 def train_tokenizer(
     source: Any,
-    vocab_size: Sequence[int],
+    vocab_size: int | None = None,
     *,
-    pretokenizer: Any = None,
-    normalizer: Normalizer | None = None,
-    alphabet: str | None = None,
-    field: str = "text",
-    num_workers: int | None = None,
-    max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
-    min_frequency: int = 0,
-    special_tokens: Sequence[str | AddedToken] = (),
-    initial_alphabet: Sequence[str] | None = None,
-    limit_alphabet: int | None = None,
-    max_token_length: int | None = None,
-    fuse_unk: bool = False,
-    byte_fallback: bool = False,
-    continuing_subword_prefix: str | None = None,
-    end_of_word_suffix: str | None = None,
-    scaffold: bool = True,
-    log: bool = False,
-    progress: Callable[[int, int], object] | None = None,
-    like: PreTrainedTokenizerFast | None = None,
-    **kwargs: Any,
-) -> list[ScaffoldTokenizerFast]: ...
-@knows_its_arguments
-def train_tokenizer(
-    source: Any,
-    vocab_size: int | Sequence[int] = DEFAULT_VOCAB_SIZE,
-    *,
-    pretokenizer: Any = None,
-    normalizer: Normalizer | None = None,
-    alphabet: str | None = None,
-    field: str = "text",
-    num_workers: int | None = None,
-    max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
-    min_frequency: int = 0,
-    special_tokens: Sequence[str | AddedToken] = (),
-    initial_alphabet: Sequence[str] | None = None,
-    limit_alphabet: int | None = None,
-    max_token_length: int | None = None,
-    fuse_unk: bool = False,
-    byte_fallback: bool = False,
-    continuing_subword_prefix: str | None = None,
-    end_of_word_suffix: str | None = None,
-    scaffold: bool = True,
-    log: bool = False,
-    progress: Callable[[int, int], object] | None = None,
-    like: PreTrainedTokenizerFast | None = None,
-    **kwargs: Any,
-) -> ScaffoldTokenizerFast | list[ScaffoldTokenizerFast]:
+    settings: TrainingSettings | None = None,
+    **kwargs: Unpack[TokenizerArguments],
+) -> ScaffoldTokenizerFast:
     """Count a corpus, train on it and make a transformers tokenizer: the three steps in one.
 
     Args:
         source, field, num_workers, max_pretoken_length: As for `count`.
         pretokenizer, normalizer, alphabet: As for `count`. None: those of `like` if there is one, which also
             are the only ones to go with it; else the defaults.
-        vocab_size, min_frequency, …, scaffold: As for `train`; several sizes give a list of tokenizers.
-            fuse_unk and affixes come from `like`, too.
-        progress: As for `train`; counting doesn't report.
-        log: Keep the artifact with its log as `tokenizer.artifact`, for its `history`. It is in memory alone:
-            `tokenizer.artifact.save` writes it, `save_pretrained` doesn't.
+        vocab_size, settings: As for `train`, as are all arguments of `TrainingSettings`. fuse_unk and affixes
+            come from `like`, too. Counting doesn't report to `progress`. With `log`, `tokenizer.artifact` is
+            the artifact, for its `history`; it is in memory alone: `tokenizer.artifact.save` writes it,
+            `save_pretrained` doesn't.
         like: A fast tokenizer with a BPE model, of any class, to take everything but the vocabulary from:
             normalizer, pre-tokenizer, special and added tokens, template, chat template, settings. Its
             special tokens come first. A role given anew, such as bos_token, is given anew in the template.
@@ -139,61 +139,47 @@ def train_tokenizer(
         >>> tokenizer.eos_token_id
         0
     """
-    kwargs = checked_settings("train_tokenizer", kwargs, signature(train_tokenizer).parameters)
-    sizes = checked_sizes(vocab_size)
-    symbols: dict[str, Any] = {
-        "fuse_unk": fuse_unk,
-        "byte_fallback": byte_fallback,
-        "continuing_subword_prefix": continuing_subword_prefix,
-        "end_of_word_suffix": end_of_word_suffix,
-    }
-    options: dict[str, Any] = {
-        "min_frequency": min_frequency,
-        "limit_alphabet": limit_alphabet,
-        "max_token_length": max_token_length,
-        "scaffold": scaffold,
-        "log": log,
-        "progress": progress,
-    }
-    # Refused before the corpus is read.
-    checked = TrainingOptions(
-        **options, **symbols, special_tokens=special_tokens, initial_alphabet=initial_alphabet
-    )
-    given = [*checked.special_tokens, *special_tokens_in(kwargs)]
-    specials = list({str(token): token for token in given}.values())
-    pipeline = {"pretokenizer": pretokenizer, "normalizer": normalizer, "alphabet": alphabet}
-    shell = None
-    if like is not None:
-        if both := [name for name, value in {**pipeline, **symbols}.items() if value]:
-            raise ConfigurationError(f"{' and '.join(both)} come from like; give either them or like")
-        shell = empty_like(like, specials, roles=kwargs)
-        specials = [*shell.special_tokens]
-        pipeline = {"pretokenizer": shell.pretokenizer}
-        symbols = symbol_options(shell)
-    counts = count(
-        source,
-        **pipeline,
-        field=field,
-        num_workers=num_workers,
-        max_pretoken_length=max_pretoken_length,
-    )
-    if checked.initial_alphabet is not None:
-        symbols["initial_alphabet"] = checked.initial_alphabet
-    if counts.pretokenizer.alphabet == "chars":
-        symbols.setdefault("unk_token", kwargs.get("unk_token"))
-    names = source_names(source)
-    tokenizers = []
-    for bpe in train(counts, sizes, special_tokens=specials, **options, **symbols):
-        bpe = bpe.with_sources(names) if names else bpe
-        tokenizer = build_tokenizer(bpe, **kwargs) if shell is None else fill(shell, bpe, **kwargs)
-        # An artifact knows the strings of its special tokens only.
-        tokenizer._tokenizer.add_special_tokens(
-            [token for token in checked.special_tokens if isinstance(token, AddedToken)]
-        )
-        if log:
-            tokenizer.artifact = bpe
-        tokenizers.append(tokenizer)
-    return tokenizers if is_several(vocab_size) else tokenizers[0]
+    options, others = _separated("train_tokenizer", kwargs)
+    chosen = settings_from(settings, vocab_size, **options)
+    return _train_each(source, [chosen.vocab_size], chosen, **others)[0]
+
+
+@takes_arguments_of(TrainingSettings, _train_each)
+def train_tokenizer_sizes(
+    source: Any,
+    vocab_sizes: Iterable[int],
+    *,
+    settings: TrainingSettings | None = None,
+    **kwargs: Unpack[TokenizerArguments],
+) -> list[ScaffoldTokenizerFast]:
+    """What `train_tokenizer` gives for several sizes: the corpus is counted and trained on once.
+
+    Args:
+        source, settings, **kwargs: As for `train_tokenizer`.
+        vocab_sizes: As for `train_sizes`.
+    Returns:
+        One tokenizer a size, in their order.
+    Raises:
+        As `train_tokenizer`; ConfigurationError if there is no size.
+    Example:
+        >>> import hf_scaffold as hs
+        >>> [len(tokenizer) for tokenizer in hs.train_tokenizer_sizes(["some text"], [259, 258])]
+        [259, 258]
+    """
+    options, others = _separated("train_tokenizer_sizes", kwargs)
+    return _train_each(source, checked_sizes(vocab_sizes), settings_from(settings, **options), **others)
+
+
+def _separated(function: str, arguments: Mapping[str, Any]) -> tuple[TrainingOptions, dict[str, Any]]:
+    """The training options among the arguments, and the others.
+
+    unk_token is a role of the tokenizer first; it is trained with where the alphabet is characters.
+    """
+    known = {*signature(train_tokenizer).parameters, *TokenizerSettings.__annotations__}
+    others = checked_settings(function, arguments, known)
+    names = TrainingOptions.__annotations__.keys() - {"unk_token"}
+    options: Any = {name: others.pop(name) for name in names & others.keys()}
+    return options, others
 
 
 def train_new_from_iterator(

@@ -14,9 +14,8 @@ from hf_scaffold._utils.strict_json import shown, why_not_json
 from hf_scaffold.errors import ArtifactError
 from hf_scaffold.text.pretokenizers import Pretokenizer
 from hf_scaffold.text.symbols import NO_AFFIXES, Pair
-from hf_scaffold.training.demolishing import derive_demolish_map
 from hf_scaffold.training.log import TrainingLog
-from hf_scaffold.training.parts import AGREEMENTS, CHARACTER_SETTINGS, Parts
+from hf_scaffold.training.parts import AGREEMENTS, CHARACTER_SETTINGS, Parts, derive_demolish_map
 
 __all__ = ["are_tokens", "check"]
 

@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import time
 import warnings
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from transformers import AutoTokenizer
 
 import hf_scaffold as hs
 from hf_scaffold._utils.percent import percent_down
-from hf_scaffold.cli import commands, demo, terminal, workflow
+from hf_scaffold.cli import commands, demo, errors, terminal, workflow
 from hf_scaffold.evaluation import inspection
 from hf_scaffold.text.pretokenizers import PRESETS
 
@@ -692,6 +693,57 @@ def test_inspect_negative_sample(shared, fail):
 
 def test_unknown_command(fail):
     assert "see hf-scaffold --help" in fail("tran")
+
+
+# ---- messages speak of options, not of Python
+
+
+def test_advice_names_the_option_of_another_command(shared, fail):
+    message = fail("inspect", shared / "tokenizer", "--history", "the")
+    assert "there is no training log; train with --log to keep one" in message
+
+
+def test_warnings_name_options(corpus, tmp_path, run):
+    corpus.write_text("a word and an extraordinarily long one", encoding="utf-8")
+    result = run("count", corpus, "-o", tmp_path / "counts.parquet", "--max-pretoken-length", 10)
+    assert result.code == 0, result
+    assert result.err == (
+        "hf-scaffold: warning: left out 1 pre-tokens of more than 10 bytes (--max-pretoken-length)\n"
+    )
+
+
+def test_an_artifact_is_nothing_to_compare_with(shared, corpus, tmp_path, fail):
+    folder = shared / "tokenizer" / "artifact"
+    message = fail("report", corpus, "--compare", folder, "-o", tmp_path / "report.md")
+    assert f"{folder} is an artifact's folder; give the tokenizer's folder" in message
+
+
+def test_a_process_that_died_is_told_in_options(corpus, tmp_path, monkeypatch, fail):
+    def die(*_):
+        raise BrokenProcessPool
+
+    monkeypatch.setattr("hf_scaffold.counting.counts._map", die)
+    message = fail("count", corpus, "--alphabet", "chars", "-o", tmp_path / "counts.parquet")
+    assert "a counting process died: out of memory; --num-workers 1 needs no processes" in message
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("vocab_size is 5", "--vocab-size is 5"),
+        ("vocab_sizes[1] is 5", "--vocab-size is 5"),
+        ("special_tokens: '<a>' is there twice", "--special-token: '<a>' is there twice"),
+        ("count it with alphabet='chars'", "count it with --alphabet chars"),
+        ("pretokenizer='metaspace-unsplit' splits", "--pretokenizer metaspace-unsplit splits"),
+        ("train with log=True", "train with --log"),
+        ("log is a word, and so is alphabet", "log is a word, and so is alphabet"),
+        ("/tmp/vocab_size.txt is no text", "/tmp/vocab_size.txt is no text"),
+        ("field 'text' is missing", "field 'text' is missing"),
+    ],
+)
+def test_arguments_become_options(message, expected):
+    command = commands.typer.main.get_command(commands.app)
+    assert errors.in_options(message, command, ["train"]) == expected
 
 
 def test_a_fault_of_ours_is_one_line_too(shared, monkeypatch, fail):

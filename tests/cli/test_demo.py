@@ -70,7 +70,8 @@ def test_both_have_the_size_that_is_compared(outcome):
 def test_bytes_per_token(outcome, token_counts):
     n_bytes = demo.TEXT.stat().st_size
     plain, scaffold = (n_bytes / token_counts[name].total() for name in ("plain", "scaffold"))
-    assert outcome.bytes_per_token == pytest.approx((plain, scaffold), rel=1e-12)
+    found = [evaluation.bytes_per_token for evaluation in outcome.evaluations]
+    assert found == pytest.approx([plain, scaffold], rel=1e-12)
 
 
 def test_rare_tokens(outcome, token_counts):
@@ -85,12 +86,12 @@ def test_rare_tokens(outcome, token_counts):
 
 def test_tokens_that_left_and_came(outcome, token_counts):
     left, came = outcome.left(), outcome.came()
-    assert {use.token for use in left} == set(outcome.plain.tokens) & set(outcome.scaffold.scaffold_tokens)
-    assert {use.token for use in came} == set(outcome.scaffold.tokens) - set(outcome.plain.tokens)
-    assert [use.occurrences for use in left] == sorted(token_counts["plain"][use.token] for use in left)
-    assert all(use.occurrences == token_counts["plain"][use.token] for use in left)
-    assert all(use.occurrences == token_counts["scaffold"][use.token] for use in came)
-    assert [use.occurrences for use in came] == sorted((use.occurrences for use in came), reverse=True)
+    assert {token for token, _ in left} == set(outcome.plain.tokens) & set(outcome.scaffold.scaffold_tokens)
+    assert {token for token, _ in came} == set(outcome.scaffold.tokens) - set(outcome.plain.tokens)
+    assert [n for _, n in left] == sorted(token_counts["plain"][token] for token, _ in left)
+    assert all(n == token_counts["plain"][token] for token, n in left)
+    assert all(n == token_counts["scaffold"][token] for token, n in came)
+    assert [n for _, n in came] == sorted((n for _, n in came), reverse=True)
 
 
 def test_splits_are_those_of_the_artifacts(outcome):
@@ -108,10 +109,13 @@ def test_screen_shows_the_facts(outcome, capsys):
     screen = shown(capsys)
     rows = [re.split(r"\s{2,}", line.strip()) for line in screen.splitlines()]
     assert ["tokens", "4,000", "4,000"] in rows
-    assert ["bytes per token on this text", *(f"{value:.3f}" for value in outcome.bytes_per_token)] in rows
+    assert [
+        "bytes per token on this text",
+        *(f"{found.bytes_per_token:.3f}" for found in outcome.evaluations),
+    ] in rows
     assert ["scaffold tokens, which have no id", "0", f"{len(outcome.scaffold.scaffold_tokens):,}"] in rows
-    for use in outcome.left()[:3]:
-        assert [readable(use.token), f"{use.occurrences:,}"] in [row[:2] for row in rows]
+    for token, n in outcome.left()[:3]:
+        assert [readable(token), f"{n:,}"] in [row[:2] for row in rows]
     best = outcome.splits()[0]
     sides = (" ".join(map(readable, tokens)) for tokens in (best.plain, best.scaffold))
     assert [*sides, f"{best.count:,}"] in rows

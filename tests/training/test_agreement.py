@@ -146,7 +146,7 @@ def test_counts_alone_matter():
     large, _ = train({word: n << 40 for word, n in table.items()}, 900)
     assert large.raw_agreements == once.raw_agreements
     several, counts = train(table, 900)
-    assert hs.train(counts, [400, 900])[1].raw_agreements == several.raw_agreements
+    assert hs.train_sizes(counts, [400, 900])[1].raw_agreements == several.raw_agreements
 
 
 def test_counts_near_the_limit_of_int64():

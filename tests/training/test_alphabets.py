@@ -20,7 +20,7 @@ from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, C
 from hf_scaffold.text.symbols import Affixes
 from hf_scaffold.tokenizer.building import artifact_of
 from hf_scaffold.training.artifact import ScaffoldBPE
-from hf_scaffold.training.demolishing import derive_demolish_map
+from hf_scaffold.training.parts import derive_demolish_map
 
 AFFIXES = [
     ("", ""),
@@ -41,10 +41,11 @@ def table(counts, pretokenizer="whitespace-split"):
 
 
 def train(counts, vocab_size, prefix="", suffix="", **options):
-    """train() without the warning where candidates run out."""
+    """train(), or train_sizes(), without the warning where candidates run out."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return hs.train(
+        several = hs.train if isinstance(vocab_size, int) else hs.train_sizes
+        return several(
             table(counts),
             vocab_size,
             continuing_subword_prefix=prefix or None,

@@ -15,7 +15,7 @@ import hf_scaffold as hs
 from hf_scaffold.errors import ArtifactError
 from hf_scaffold.text.byte_level import bytes_to_symbols, symbols_to_bytes
 from hf_scaffold.training.artifact import ScaffoldBPE
-from hf_scaffold.training.demolishing import derive_demolish_map
+from hf_scaffold.training.parts import derive_demolish_map
 
 COUNTS = {
     "Arizona": 50, "zone": 3, "Ari": 4, "zon": 2, "banana": 20, "na": 60,

@@ -46,7 +46,7 @@ def test_each_size_equals_a_run_of_its_own_where_text_spells_affixes(run, below)
 def test_files_are_equal_byte_for_byte(english_text, tmp_path):
     counts = hs.count([english_text])
     sizes = [600, 1500, 900]
-    for size, bpe in zip(sizes, hs.train(counts, sizes), strict=True):
+    for size, bpe in zip(sizes, hs.train_sizes(counts, sizes), strict=True):
         assert bpe.vocab_size == size
         bpe.save(tmp_path / f"{size}")
         hs.train(counts, size).save(tmp_path / f"{size} alone")
@@ -63,7 +63,7 @@ def test_sizes_come_back_in_the_order_asked_for_and_may_be_there_twice():
 
 def test_sizes_that_are_not_reached_say_so_each():
     with pytest.warns(UserWarning, match="25 tokens instead of") as warned:
-        reached, first, second = hs.train(table(ARIZONA), [20, 26, 30], initial_alphabet=())
+        reached, first, second = hs.train_sizes(table(ARIZONA), [20, 26, 30], initial_alphabet=())
     assert [str(warning.message).split(":")[0] for warning in warned] == [
         "the vocabulary has 25 tokens instead of 26",
         "the vocabulary has 25 tokens instead of 30",
@@ -77,12 +77,12 @@ def test_sizes_that_are_not_reached_say_so_each():
 
 def test_a_size_below_the_alphabet_is_refused_before_training():
     with pytest.raises(VocabSizeError, match="vocab_size is 255, but"):
-        hs.train(table(ARIZONA), [300, 255])
+        hs.train_sizes(table(ARIZONA), [300, 255])
 
 
 def test_no_size_at_all_is_refused():
-    with pytest.raises(ConfigurationError, match="vocab_size is an empty list"):
-        hs.train(table(ARIZONA), [])
+    with pytest.raises(ConfigurationError, match="vocab_sizes is an empty list"):
+        hs.train_sizes(table(ARIZONA), [])
 
 
 def test_progress_runs_once_to_the_largest():
@@ -91,9 +91,9 @@ def test_progress_runs_once_to_the_largest():
     assert seen == [(18, 24), (24, 24)]
 
 
-def test_train_tokenizer_gives_one_tokenizer_a_size(english_text):
+def test_train_tokenizer_sizes_gives_one_tokenizer_a_size(english_text):
     options = {"eos_token": "</s>", "num_workers": 1}
-    tokenizers = hs.train_tokenizer([english_text], [500, 400], **options)
+    tokenizers = hs.train_tokenizer_sizes([english_text], [500, 400], **options)
     assert [len(tokenizer) for tokenizer in tokenizers] == [500, 400]
     alone = hs.train_tokenizer([english_text], 400, **options)
     assert tokenizers[1].backend_tokenizer.to_str() == alone.backend_tokenizer.to_str()

@@ -21,7 +21,7 @@ from hf_scaffold._core.trainer import MergeLoop
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
 from hf_scaffold.text.byte_level import symbols_to_bytes
 from hf_scaffold.text.symbols import NO_AFFIXES, Affixes
-from hf_scaffold.training.trainer import raw_splits
+from hf_scaffold.training.parts import raw_splits
 
 ARIZONA = {
     "Arizona": 50, "zone": 3, "Ari": 4, "zon": 2, "banana": 20, "aaaa": 7,
@@ -34,11 +34,12 @@ def table(counts, **kwargs):
 
 
 def train(counts, vocab_size, **kwargs):
-    """train() over the characters that occur, without the warning where candidates run out."""
+    """train() or train_sizes() over the characters that occur, without a warning that candidates run out."""
     kwargs.setdefault("initial_alphabet", ())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return hs.train(table(counts), vocab_size, **kwargs)
+        several = hs.train if np.ndim(vocab_size) == 0 else hs.train_sizes
+        return several(table(counts), vocab_size, **kwargs)
 
 
 def test_the_worked_example_by_hand():

@@ -1,0 +1,376 @@
+"""The arguments and options of the commands: their names, and what --help says of each."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hf_scaffold.errors import ConfigurationError
+
+DEFAULT_EOS = "<|endoftext|>"
+
+
+@contextmanager
+def about(name: str) -> Iterator[None]:
+    """Errors inside say which option they are about."""
+    try:
+        yield
+    except OSError as error:
+        raise typer.BadParameter(f"{name}: {error.filename}: {error.strerror}") from None
+    except ConfigurationError as error:
+        raise typer.BadParameter(f"{name}: {error}") from None
+
+
+class Form(str, Enum):
+    """What `tokenize` writes: a line for each text, or training shards."""
+
+    tokens = "tokens"
+    ids = "ids"
+    jsonl = "jsonl"
+    bin = "bin"
+    npy = "npy"
+    parquet = "parquet"
+    arrow = "arrow"
+
+    @property
+    def is_of_shards(self) -> bool:
+        return self not in (Form.tokens, Form.ids, Form.jsonl)
+
+
+def number(text: str) -> int:
+    """A whole number, which may end in k, M or G."""
+    match = re.fullmatch(r"(\d+)([kmg]?)", text.lower())
+    if not match:
+        raise typer.BadParameter(f"{text!r} is no number such as 500k, 100M or 1G")
+    units = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+    return int(match[1]) * units[match[2]]
+
+
+# ---- of several commands
+
+Corpus = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="CORPUS",
+        help="Files or glob patterns of them: plain text or .jsonl, also as .gz, .xz or .zst; .parquet.",
+        show_default=False,
+    ),
+]
+PretokenizerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--pretokenizer",
+        metavar="NAME",
+        help="What splits text: gpt2-digits (the default), gpt2, llama3 or gpt4o; with --alphabet chars, "
+        "metaspace (the default), metaspace-unsplit, whitespace, whitespace-split or bert.",
+        show_default=False,
+    ),
+]
+AlphabetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--alphabet",
+        metavar="NAME",
+        help="What merges start from: bytes (the default) or chars.",
+        show_default=False,
+    ),
+]
+FieldOption = Annotated[
+    str,
+    typer.Option("--field", metavar="NAME", help="The JSONL field or Parquet column that holds the text."),
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--num-workers",
+        min=1,
+        metavar="N",
+        help="Threads that count. [default: one a CPU]",
+        show_default=False,
+    ),
+]
+LongestOption = Annotated[
+    int,
+    typer.Option(
+        "--max-pretoken-length",
+        min=0,
+        metavar="BYTES",
+        help="Leave out pre-tokens that are longer; 0 keeps all.",
+    ),
+]
+SampleOption = Annotated[
+    int, typer.Option("--sample", "-n", min=0, metavar="N", help="Scaffold tokens to show.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Write one JSON object instead.")]
+
+# ---- of one command each
+
+TokenizerFolder = Annotated[
+    Path, typer.Option("--output", "-o", metavar="DIR", help="The tokenizer's folder.")
+]
+VocabSizes = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--vocab-size",
+        min=1,
+        metavar="SIZE",
+        help="Tokens with an id: special tokens, alphabet and merged tokens. May be repeated: one run "
+        "then trains all sizes, each into DIR/SIZE. [default: 30000]",
+        show_default=False,
+    ),
+]
+SpecialTokens = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--special-token",
+        metavar="TOKEN",
+        help="May be repeated; these get the first ids.",
+        show_default=False,
+    ),
+]
+BosToken = Annotated[str | None, typer.Option("--bos-token", metavar="TOKEN", help="Start of text.")]
+EosToken = Annotated[
+    str | None,
+    typer.Option(
+        "--eos-token",
+        metavar="TOKEN",
+        help=f"End of text. [default: `{DEFAULT_EOS}`, unless --special-token is given]",
+        show_default=False,
+    ),
+]
+PadToken = Annotated[str | None, typer.Option("--pad-token", metavar="TOKEN", help="Padding.")]
+MinFrequency = Annotated[
+    int,
+    typer.Option(
+        "--min-frequency",
+        min=0,
+        metavar="N",
+        help="Stop when no pair of tokens occurs this often any more.",
+    ),
+]
+MaxTokenLength = Annotated[
+    int | None,
+    typer.Option("--max-token-length", min=1, metavar="N", help="Bytes or characters a token may have."),
+]
+LimitAlphabet = Annotated[
+    int | None,
+    typer.Option(
+        "--limit-alphabet",
+        min=1,
+        metavar="N",
+        help="Keep only the most frequent of the bytes or characters that occur; the others vanish from "
+        "text. [default: all stay]",
+        show_default=False,
+    ),
+]
+UnkToken = Annotated[
+    str | None,
+    typer.Option("--unk-token", metavar="TOKEN", help="For characters that are not kept. (--alphabet chars)"),
+]
+ByteFallback = Annotated[
+    bool,
+    typer.Option("--byte-fallback", help="Encode such characters to bytes instead. (--alphabet chars)"),
+]
+ContinuingPrefix = Annotated[
+    str | None,
+    typer.Option(
+        "--continuing-subword-prefix",
+        metavar="PREFIX",
+        help="Marks tokens inside a word, such as `##`. (--alphabet chars)",
+    ),
+]
+WordSuffix = Annotated[
+    str | None,
+    typer.Option(
+        "--end-of-word-suffix",
+        metavar="SUFFIX",
+        help="Marks tokens at the end of a word, such as `</w>`. (--alphabet chars)",
+    ),
+]
+Plain = Annotated[bool, typer.Option("--plain", help="Train plain BPE, without scaffold tokens.")]
+Log = Annotated[
+    bool, typer.Option("--log", help="Keep the training log, in DIR/artifact; see `inspect --history`.")
+]
+SavedTokenizer = Annotated[
+    str,
+    typer.Option(
+        "--tokenizer", "-t", metavar="TOKENIZER", help="A saved tokenizer: folder or name on the Hub."
+    ),
+]
+TextOrCorpus = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TEXT|CORPUS",
+        help="One text; for shards, files or glob patterns. [default: each line of stdin is a text]",
+        show_default=False,
+    ),
+]
+TextFile = Annotated[
+    Path | None,
+    typer.Option("--file", "-f", metavar="FILE", help="A file of texts; each line of plain text is one."),
+]
+ToForm = Annotated[
+    Form,
+    typer.Option(
+        "--to",
+        metavar="FORM",
+        help="A line of tokens, ids or jsonl for each text; or shards: bin, npy, parquet, arrow.",
+    ),
+]
+ShardFolder = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="DIR", help="The shards' folder.", show_default=False),
+]
+ShardSize = Annotated[
+    int,
+    typer.Option(
+        "--shard-size",
+        parser=number,
+        metavar="TOKENS",
+        help="Tokens from which on a shard is full. k, M and G are 1000, a million, a billion.",
+    ),
+]
+EndWithEos = Annotated[
+    bool | None,
+    typer.Option(
+        "--eos/--no-eos",
+        help="For shards: end each document with the EOS token. [default: if there is one]",
+        show_default=False,
+    ),
+]
+LineDocuments = Annotated[
+    bool,
+    typer.Option("--lines", help="For shards: each line of plain text is a document, not each file."),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="For shards: start anew, whatever is there.")]
+ReportFiles = Annotated[
+    list[Path],
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="A page (.html), Markdown (.md) or JSON (.json). May be repeated, for several forms.",
+    ),
+]
+VocabSize = Annotated[
+    int | None,
+    typer.Option(
+        "--vocab-size",
+        min=1,
+        metavar="SIZE",
+        help="Of all that is trained. [default: 30000]",
+        show_default=False,
+    ),
+]
+HeldOut = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--held-out",
+        metavar="FILE",
+        help="Text to measure apart, which nothing is trained on; as CORPUS. May be repeated.",
+        show_default=False,
+    ),
+]
+Baselines = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--baseline",
+        metavar="KIND",
+        help="Train and compare bpe, wordpiece, unigram, sentencepiece-bpe or sentencepiece-unigram. "
+        "May be repeated; bpe is always there. [default: those without sentencepiece]",
+        show_default=False,
+    ),
+]
+AllBaselines = Annotated[bool, typer.Option("--all-baselines", help="Train and compare all of them.")]
+Compared = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--compare",
+        metavar="NAME",
+        help="Compare an existing tokenizer: a folder or name on the Hub, a tokenizer.json, .model or "
+        ".tiktoken file. May be repeated.",
+        show_default=False,
+    ),
+]
+PassageText = Annotated[
+    str | None,
+    typer.Option(
+        "--passage",
+        metavar="TEXT",
+        help="Show how this is encoded. [default: where plain BPE and Scaffold-BPE differ most at the "
+        "start of the held-out text]",
+        show_default=False,
+    ),
+]
+ReportSpecialTokens = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--special-token",
+        metavar="TOKEN",
+        help=f"May be repeated; these get the first ids. [default: `{DEFAULT_EOS}`]",
+        show_default=False,
+    ),
+]
+BytePretokenizerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--pretokenizer",
+        metavar="NAME",
+        help="What splits text: gpt2-digits (the default), gpt2, llama3 or gpt4o.",
+        show_default=False,
+    ),
+]
+CountsFile = Annotated[
+    Path, typer.Option("--output", "-o", metavar="FILE", help="The table of counts, a .parquet file.")
+]
+TokenizerOrArtifact = Annotated[
+    str,
+    typer.Argument(
+        metavar="TOKENIZER",
+        help="A saved tokenizer (folder or name on the Hub) or an artifact's folder.",
+        show_default=False,
+    ),
+]
+History = Annotated[
+    str | None,
+    typer.Option(
+        "--history",
+        metavar="TOKEN",
+        help="Tell what became of this token in training instead; for `train --log`.",
+        show_default=False,
+    ),
+]
+PushedFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A saved tokenizer.", show_default=False)]
+Repository = Annotated[
+    str, typer.Argument(metavar="USER/NAME", help="Made if there is none.", show_default=False)
+]
+Private = Annotated[
+    bool, typer.Option("--private", help="Make a new repository private; an old one stays as it is.")
+]
+Revision = Annotated[
+    str | None,
+    typer.Option("--revision", metavar="BRANCH", help="Made if there is none. [default: main]"),
+]
+Message = Annotated[str | None, typer.Option("--message", "-m", metavar="TEXT", help="Of the commit.")]
+AnyTokenizer = Annotated[
+    str,
+    typer.Argument(
+        metavar="TOKENIZER",
+        help="Any BPE tokenizer: a tokenizer.json, a folder, or a name on the Hub.",
+        show_default=False,
+    ),
+]
+KeptFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="DIR",
+        help="Keep the tokenizer here. [default: a temporary folder, removed at the end]",
+        show_default=False,
+    ),
+]
