@@ -1,4 +1,4 @@
-// The queue of what may happen next, in training's one total order.
+// Training's queue of candidates, in its one total order.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,16 @@
 
 namespace hf_scaffold {
 
-constexpr token_id_t NO_TOKEN = -1;
-
 struct Candidate {
-    count_t frequency;  // when it was queued: never below the current one
+    count_t frequency;  // when queued: never below the current one
     token_id_t left;    // the pair, or the pair that created the scaffold token
     token_id_t right;
-    token_id_t scaffold;  // NO_TOKEN for a pair
-    std::uint32_t pair;   // number in the PairIndex, for a pair
+    token_id_t scaffold;  // NO_ID for a pair
+    std::uint32_t pair;   // for a pair: its number in the PairIndex
 };
 
-// The one total order: the larger frequency first; then the smaller (left, right); then the pair
-// before the scaffold token that it created.
+// The one total order: larger frequency first; then smaller (left, right); then the pair before the scaffold token
+// it created.
 inline bool comes_before(const Candidate& x, const Candidate& y) {
     if (x.frequency != y.frequency) return x.frequency > y.frequency;
     if (x.left != y.left) return x.left < y.left;
@@ -28,7 +26,7 @@ inline bool comes_before(const Candidate& x, const Candidate& y) {
     return x.scaffold < y.scaffold;
 }
 
-// A four-way heap: shallower than a binary one, and the four children share a cache line or two.
+// A four-ary heap: shallower than a binary one, and the four children span only two or three cache lines.
 class CandidateQueue {
 public:
     bool empty() const { return heap_.empty(); }
@@ -53,7 +51,7 @@ public:
         if (!heap_.empty()) sink(last);
     }
 
-    // The top, with a smaller frequency now, sinks to its place.
+    // Lowers the top's frequency and restores the order.
     void requeue_top(count_t frequency) {
         Candidate candidate = heap_.front();
         candidate.frequency = frequency;
@@ -61,7 +59,7 @@ public:
     }
 
 private:
-    // Puts the candidate where the top was and restores the order.
+    // Replaces the top by the candidate and restores the order.
     void sink(const Candidate& candidate) {
         std::size_t hole = 0;
         const std::size_t size = heap_.size();

@@ -6,4 +6,6 @@ cdef extern from "widths.hpp" namespace "hf_scaffold" nogil:
     ctypedef long long count_t
     ctypedef unsigned int position_t
 
+    const token_id_t NO_ID
+
     bool checked_add(count_t a, count_t b, count_t* sum)

@@ -58,6 +58,7 @@ def test_the_faults_are_many_and_have_names_of_their_own():
 def test_the_extensions_that_a_header_goes_into():
     assert run.affected_extensions("cython_core/candidate_queue.hpp") == {"trainer"}
     assert run.affected_extensions("cython_core/trainer.pyx") == {"trainer"}
+    assert run.affected_extensions("cython_core/ambiguous_loops.pxi") == {"trainer"}
     assert run.affected_extensions("cython_core/scan.hpp") == {"counter", "text_encoder"}
     assert run.affected_extensions("cython_core/widths.hpp") >= {"counter", "encoder", "trainer"}
 

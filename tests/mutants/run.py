@@ -192,12 +192,12 @@ def content_for_copy(path: Path) -> bytes:
 def affected_extensions(file: str) -> set[str]:
     """The extension modules that are built from a file of cython_core."""
     core = ROOT / "cython_core"
-    sources = [path for path in core.iterdir() if path.suffix in (".hpp", ".pyx", ".pxd")]
+    sources = [path for path in core.iterdir() if path.suffix in (".hpp", ".pyx", ".pxd", ".pxi")]
     texts = {path.name: path.read_text(encoding="utf-8") for path in sources}
     reached, new = set(), {Path(file).name}
     while new:
         reached |= new
-        named = [f'"{name}"' if name.endswith(".hpp") else f"from {Path(name).stem} cimport" for name in new]
+        named = [f'"{name}"' if name.endswith((".hpp", ".pxi")) else f"from {Path(name).stem} cimport" for name in new]
         new = {name for name, text in texts.items() if any(each in text for each in named)} - reached
     return {Path(name).stem for name in reached if name.endswith(".pyx")}
 
