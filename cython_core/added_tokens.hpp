@@ -1,8 +1,8 @@
 // Added tokens in a text, as `tokenizers` finds them: leftmost first, the longest at each place, without overlap.
 //
-// An automaton (Aho and Corasick 1975) of the tokens spelled backwards reads the text backwards: so it knows at each
-// place the longest token that begins there, in time linear in the text, whatever the tokens. A walk from each place
-// on would read the text again and again, up to a token's length at every place.
+// An automaton (Aho and Corasick 1975) of the reversed tokens reads the text backwards, so it knows at each place the
+// longest token that begins there, in time linear in the text, whatever the tokens. A forward search from each place
+// would reread up to a token's length every time.
 #pragma once
 
 #include <algorithm>
@@ -23,18 +23,18 @@ namespace hf_scaffold {
 struct AddedToken {
     token_id_t id;
     bool single_word, lstrip, rstrip;
-    bool ignored;  // found, but then read as text: a special token under split_special_tokens
+    bool ignored;  // found, but read as text: a special token under split_special_tokens
 };
 
-// A stretch of text: an added token, or what stands between two of them.
+// A stretch of text: an added token, or the text between two of them.
 struct Stretch {
     const byte_t* begin;
     const byte_t* end;
     token_id_t id;  // NO_ID for text
 };
 
-// The longest of some strings that begins at each place of a text, by its number. Memory: up to 13 bytes for each byte
-// of the strings, and 9 more until they are built.
+// The number of the longest of some strings that begins at each place of a text. Memory: up to 13 bytes for each byte
+// of the strings, 9 more during build().
 class LongestAt {
 public:
     static constexpr std::uint32_t NONE = std::numeric_limits<std::uint32_t>::max();
@@ -43,33 +43,33 @@ public:
         std::uint32_t number;
     };
 
-    // The string must not be empty. Of several that are alike the last added counts.
+    // The string must not be empty. The last of equal strings counts.
     void add(const byte_t* bytes, std::size_t length) {
         if (length == 0) throw std::invalid_argument("an empty string would be everywhere");
-        if (length >= NONE - backwards_.size()) throw std::overflow_error("strings of 4 GiB in all");
-        for (const byte_t* at = bytes + length; at != bytes;) backwards_.push_back(*--at);
-        ends_.push_back(static_cast<std::uint32_t>(backwards_.size()));
+        if (length >= NONE - reversed_.size()) throw std::overflow_error("strings of 4 GiB in all");
+        for (const byte_t* at = bytes + length; at != bytes;) reversed_.push_back(*--at);
+        ends_.push_back(static_cast<std::uint32_t>(reversed_.size()));
         longest_ = std::max(longest_, length);
     }
 
-    // To be called once all are added, and before find().
+    // Call it after the last add() and before find().
     void build() {
         if (ends_.empty()) return;
         make_nodes();
         link();
         find_last_bytes();
-        backwards_ = {};
+        reversed_ = {};
     }
 
     std::size_t size() const { return ends_.size(); }
     std::size_t longest() const { return longest_; }
     std::size_t length(std::uint32_t number) const { return ends_[number] - begin_of(number); }
 
-    // Appends what is found, the last place first. Reads the text between `begin` and `end`.
+    // Appends what it finds between `begin` and `end`, the last place first.
     void find(const byte_t* begin, const byte_t* end, std::vector<Found>& out) const {
         std::uint32_t node = ROOT;
         for (const byte_t* at = end;;) {
-            if (node == ROOT) at = behind_last_byte(begin, at);
+            if (node == ROOT) at = after_last_byte(begin, at);
             if (at == begin) return;
             node = next(node, *--at);
             if (found_[node] != NONE) out.push_back({at, found_[node]});
@@ -81,15 +81,15 @@ private:
     static constexpr std::size_t FEW = 4;
 
     std::uint32_t begin_of(std::uint32_t number) const { return number == 0 ? 0 : ends_[number - 1]; }
-    const byte_t* spelled(std::uint32_t number) const { return backwards_.data() + begin_of(number); }
+    const byte_t* reversed(std::uint32_t number) const { return reversed_.data() + begin_of(number); }
 
-    // The numbers of the strings in the order of what they are backwards, and of those that are alike the last.
+    // The strings' numbers in the order of the reversed strings; of equal ones only the last.
     std::vector<std::uint32_t> in_order() const {
         std::vector<std::uint32_t> order(ends_.size());
         std::iota(order.begin(), order.end(), 0);
         const auto compare = [&](std::uint32_t a, std::uint32_t b) {
             const std::size_t common = std::min(length(a), length(b));
-            const int difference = std::memcmp(spelled(a), spelled(b), common);
+            const int difference = std::memcmp(reversed(a), reversed(b), common);
             return difference != 0 ? difference : length(a) < length(b) ? -1 : length(a) > length(b);
         };
         std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -101,13 +101,13 @@ private:
         return order;
     }
 
-    // A trie of the strings backwards, level by level, so that a node's children stand in a row.
+    // Builds a trie of the reversed strings, level by level, so that a node's children are contiguous.
     void make_nodes() {
         const std::vector<std::uint32_t> order = in_order();
         struct Range {
-            std::uint32_t begin, end;  // in `order`: the strings that go through a node
+            std::uint32_t begin, end;  // in `order`: the strings that pass through a node
         };
-        const std::size_t most_nodes = backwards_.size() + 1;
+        const std::size_t most_nodes = reversed_.size() + 1;
         std::vector<Range> ranges;
         ranges.reserve(most_nodes);
         ranges.push_back({0, static_cast<std::uint32_t>(order.size())});
@@ -126,8 +126,8 @@ private:
             found_.push_back(ends_here ? order[at++] : NONE);
             while (at != end) {
                 const std::uint32_t first = at;
-                const byte_t byte = spelled(order[at])[depth];
-                while (at != end && spelled(order[at])[depth] == byte) ++at;
+                const byte_t byte = reversed(order[at])[depth];
+                while (at != end && reversed(order[at])[depth] == byte) ++at;
                 ranges.push_back({first, at});
                 bytes_.push_back(byte);
             }
@@ -135,26 +135,26 @@ private:
         children_.push_back(static_cast<std::uint32_t>(ranges.size()));
     }
 
-    // Of each node the one of its longest proper ending that there is; where the node itself ends no string, the
-    // longest that ends there is that one's.
+    // Links each node to its longest proper suffix that is a node, too, and inherits the string found there if none
+    // ends at the node itself.
     void link() {
         std::fill_n(first_children_, 256, ROOT);
         for (std::uint32_t child = children_[ROOT]; child < children_[ROOT + 1]; ++child) {
             first_children_[bytes_[child]] = child;
         }
-        endings_.assign(bytes_.size(), ROOT);
+        suffixes_.assign(bytes_.size(), ROOT);
         for (std::uint32_t node = children_[ROOT]; node < bytes_.size(); ++node) {
-            if (found_[node] == NONE) found_[node] = found_[endings_[node]];
+            if (found_[node] == NONE) found_[node] = found_[suffixes_[node]];
             for (std::uint32_t child = children_[node]; child < children_[node + 1]; ++child) {
-                endings_[child] = next(endings_[node], bytes_[child]);
+                suffixes_[child] = next(suffixes_[node], bytes_[child]);
             }
         }
     }
 
-    // Follows the byte; each ending that is tried instead is shorter, so reading a text takes at most as many tries
-    // as bytes.
+    // Follows the byte, from the longest suffix that can. Each suffix tried is shorter, so a text of n bytes takes at
+    // most n extra tries.
     std::uint32_t next(std::uint32_t node, byte_t byte) const {
-        for (;; node = endings_[node]) {
+        for (;; node = suffixes_[node]) {
             if (node == ROOT) return first_children_[byte];
             const byte_t* const begin = bytes_.data() + children_[node];
             const byte_t* const end = bytes_.data() + children_[node + 1];
@@ -173,16 +173,16 @@ private:
         for (std::size_t i = n_last_bytes_; i < FEW; ++i) last_bytes_[i] = last_bytes_[0];
     }
 
-    // The place behind the last byte that a string ends with, or `begin`.
-    const byte_t* behind_last_byte(const byte_t* begin, const byte_t* at) const {
+    // The place after the last byte that some string ends with, or `begin`.
+    const byte_t* after_last_byte(const byte_t* begin, const byte_t* at) const {
         if (n_last_bytes_ == 1) at = pass_over<1>(begin, at);
         if (n_last_bytes_ > 1 && n_last_bytes_ <= FEW) at = pass_over<FEW>(begin, at);
         while (at != begin && first_children_[at[-1]] == ROOT) --at;
         return at;
     }
 
-    // Passes over many bytes at once that no string ends with: compilers make vectors of the inner loop, if it runs
-    // forwards.
+    // Skips bytes that no string ends with, many at a time. The inner loop runs forwards so that compilers vectorize
+    // it.
     template <std::size_t n>
     const byte_t* pass_over(const byte_t* begin, const byte_t* at) const {
         constexpr std::ptrdiff_t MANY = 128;
@@ -199,12 +199,12 @@ private:
         return at;
     }
 
-    std::vector<byte_t> backwards_;        // the strings, while they are added
-    std::vector<std::uint32_t> ends_;      // of each in that
-    std::vector<byte_t> bytes_;            // that lead to the nodes
-    std::vector<std::uint32_t> children_;  // of each node the first; they go up to the next node's
-    std::vector<std::uint32_t> endings_;
-    std::vector<std::uint32_t> found_;        // at each node the longest string, or NONE
+    std::vector<byte_t> reversed_;         // the reversed strings, until build()
+    std::vector<std::uint32_t> ends_;      // of the strings in reversed_
+    std::vector<byte_t> bytes_;            // of the edges to the nodes
+    std::vector<std::uint32_t> children_;  // each node's first; they end where the next node's begin
+    std::vector<std::uint32_t> suffixes_;
+    std::vector<std::uint32_t> found_;        // the longest string at each node, or NONE
     std::uint32_t first_children_[256] = {};  // of the root, by byte
     byte_t last_bytes_[FEW] = {};
     std::size_t n_last_bytes_ = 0;
@@ -213,19 +213,19 @@ private:
 
 class AddedTokens {
 public:
-    // The content must not be empty. Of two with the same content the last added counts.
+    // The content must not be empty. The last of equal contents counts.
     void add(const byte_t* content, std::size_t length, AddedToken token) {
         tokens_.push_back(token);
         contents_.add(content, length);
     }
 
-    // To be called once all are added, and before split().
+    // Call it after the last add() and before split().
     void build() { contents_.build(); }
 
-    // Appends the stretches of a text to `out`, none of them empty. False, with nothing of use in `out`, where it
-    // takes the tables of `tokenizers` to tell: next to a single_word token stands a character beyond ASCII.
+    // Appends the stretches of a text, none of them empty, to `out`. False, with `out` unusable, if only `tokenizers`
+    // can tell: a single_word token is next to a character beyond ASCII.
     bool split(const byte_t* begin, const byte_t* end, std::vector<Stretch>& out) const {
-        const byte_t* text = begin;  // where the text since the last token begins
+        const byte_t* text = begin;  // the start of the text after the last token
         if (!tokens_.empty() && !each_token(begin, end, [&](const byte_t* start, const byte_t* stop, AddedToken token) {
                 if (token.ignored) return true;
                 if (token.single_word) {
@@ -235,7 +235,7 @@ public:
                 }
                 if (token.lstrip) start = space_before(text, start);
                 if (token.rstrip) stop = skip(stop, end, SPACE);
-                if (start < text) return false;  // the token before it has taken its first characters as space
+                if (start < text) return false;  // the token before it took its first characters as space
                 if (text != start) out.push_back({text, start, NO_ID});
                 out.push_back({start, stop, token.id});
                 text = stop;
@@ -248,13 +248,13 @@ public:
     }
 
 private:
-    // Calls take(start, stop, token) for each token in the text, in order, until it returns false; returns what it did.
+    // Calls take(start, stop, token) for each token in the text, in order. Stops and returns false if take() does.
     template <class Take>
     bool each_token(const byte_t* begin, const byte_t* end, Take take) const {
-        // Block by block, each with what the last token in it may reach into: so what is found takes little room.
+        // Block by block, to save memory, each with the bytes that its last token may extend into.
         const std::size_t size = std::max(std::size_t{1} << 16, 4 * contents_.longest());
         std::vector<LongestAt::Found> found;
-        const byte_t* at = begin;  // behind the last token
+        const byte_t* at = begin;  // the end of the last token
         while (begin != end) {
             const byte_t* const stop = begin + std::min(static_cast<std::size_t>(end - begin), size);
             found.clear();
@@ -275,7 +275,7 @@ private:
         return c == '_' || (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
     }
 
-    // The start of the white space that ends at `at`, at the earliest `begin`.
+    // The start of the white space that ends at `at`, `begin` at the earliest.
     static const byte_t* space_before(const byte_t* begin, const byte_t* at) {
         while (at > begin) {
             const byte_t* before = at - 1;
@@ -287,10 +287,10 @@ private:
     }
 
     LongestAt contents_;
-    std::vector<AddedToken> tokens_;  // by their number there
+    std::vector<AddedToken> tokens_;  // by their number in contents_
 };
 
-// Cython makes members where an exception would end the process.
+// Cython constructs members where an exception would terminate the process.
 static_assert(std::is_nothrow_default_constructible_v<AddedTokens>);
 
 }  // namespace hf_scaffold

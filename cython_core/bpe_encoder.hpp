@@ -1,4 +1,4 @@
-// Byte-pair encoding of one pre-token: the rule of lowest rank, leftmost first, until none applies.
+// Byte-pair encoding of one pre-token: apply the rule of lowest rank, leftmost first, until none applies.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 
 namespace hf_scaffold {
 
-// Pairs to rules, by open addressing: at most half the slots are taken.
+// From pairs to rules, by open addressing; at most half the slots are taken.
 class RuleTable {
 public:
     struct Rule {
@@ -36,16 +36,16 @@ public:
         slots_.assign(size, Slot{0, Rule{NO_RANK, NO_ID}});
     }
 
-    // Of two rules for a pair the first added counts.
+    // The first of several rules for a pair counts.
     void add(token_id_t left, token_id_t right, Rule rule) {
         Slot& slot = slots_[probe(pair_key(left, right))];
         if (slot.rule.rank == NO_RANK) slot = Slot{pair_key(left, right), rule};
     }
 
-    // The pair's rule; one of rank NO_RANK if there is none.
+    // The pair's rule, or one of rank NO_RANK.
     const Rule& find(token_id_t left, token_id_t right) const { return slots_[probe(pair_key(left, right))].rule; }
 
-    // The most slots that a look-up passes. O(slots).
+    // The most slots a look-up visits. O(slots).
     std::size_t longest_probe() const {
         std::size_t longest = 0;
         for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -73,11 +73,11 @@ private:
     std::vector<Slot> slots_;
 };
 
-// The symbols of a pre-token read as UTF-8 characters. A character's symbol depends on whether it begins its
-// pre-token and whether it ends it, since affixes mark that.
+// The symbols of a pre-token read as UTF-8 characters. Affixes make a character's symbol depend on whether it begins
+// and whether it ends its pre-token.
 class CharacterTable {
 public:
-    // The token of a character (its UTF-8 form) where it continues a pre-token or not, and ends one or not.
+    // Sets the token of a character, given as UTF-8, for where it `continues` a pre-token or not, and `ends` it or not.
     void set(const byte_t* character, std::size_t length, bool continues, bool ends, token_id_t token) {
         if (length == 0 || character_length(character, character + length) != length) {
             throw std::invalid_argument("a symbol must be one character");
@@ -86,13 +86,13 @@ public:
             .first->second[form(continues, ends)] = token;
     }
 
-    // Characters without a token become this one; of several in a row only one is left if they fuse.
+    // Characters without a token become this one; a run of them becomes a single one if they fuse.
     void set_unknown(token_id_t token, bool fuse) {
         unknown_ = token;
         fuse_ = fuse;
     }
 
-    // Characters without a token become the tokens of their bytes, which count up from this one, that of byte 0.
+    // Characters without a token become their bytes' tokens; byte b has the token first + b.
     void set_bytes(token_id_t first) {
         constexpr token_id_t LAST = std::numeric_limits<token_id_t>::max() - 255;
         if (first > LAST) throw std::overflow_error("no ids are left for all bytes");
@@ -101,8 +101,8 @@ public:
 
     std::size_t longest_probe() const { return longest_chain(forms_); }
 
-    // Calls add(token) for each symbol of the pre-token, from left to right. Bytes that are not UTF-8 are characters
-    // without a token. These are dropped where nothing is set for them.
+    // Calls add(token) for each symbol of the pre-token, from left to right. Bytes that are not UTF-8 count as
+    // characters without a token. Those are dropped if neither set_unknown() nor set_bytes() was called.
     template <class Add>
     void read(const byte_t* bytes, std::size_t n, Add add) const {
         const byte_t* const end = bytes + n;
@@ -128,7 +128,7 @@ private:
 
     static std::size_t form(bool continues, bool ends) { return 2 * continues + ends; }
 
-    // At most four bytes, so that a character is its own key.
+    // A character has at most four bytes, so it is its own key.
     static std::uint32_t key(const byte_t* bytes, std::size_t n) {
         std::uint32_t key = 0;
         for (std::size_t i = 0; i < n; ++i) key = key << 8 | bytes[i];
@@ -155,30 +155,30 @@ public:
     }
 
     void set_byte(unsigned char byte, token_id_t token) { byte_ids_[byte] = token; }
-    // From here on pre-tokens are read as characters, not as bytes.
+    // Calling this makes pre-tokens be read as characters instead of bytes.
     CharacterTable& characters() {
         by_character_ = true;
         return characters_;
     }
-    // No more of them than the constructor was told.
+    // Rules are added in rank order, at most as many as announced to the constructor.
     void add_rule(token_id_t left, token_id_t right, token_id_t merged) {
         if (n_rules_ == most_rules_) throw std::length_error("more rules than announced");
         rules_.add(left, right, {n_rules_++, merged});
     }
-    // A pre-token of these bytes becomes this token without any merging.
+    // A pre-token of these bytes becomes this token, without merging.
     void add_whole(const byte_t* bytes, std::size_t n, token_id_t token) {
         wholes_.emplace(std::string(reinterpret_cast<const char*>(bytes), n), token);
     }
-    // What replaces tokens in the output.
+    // Applied to the output.
     Replacements& replacements() { return replacements_; }
 
-    // The most entries that a look-up of a rule, a character or a whole pre-token compares. O(size of the tables).
+    // The most entries a look-up of a rule, a character or a whole pre-token compares. O(size of the tables).
     std::size_t longest_probe() const {
         return std::max({rules_.longest_probe(), characters_.longest_probe(), longest_chain(wholes_)});
     }
 
-    // Appends the pre-token's tokens to `out`. Symbols without a token are dropped. `work` is scratch space, one
-    // for each thread; the encoder itself is not changed. O(n log n) for n bytes.
+    // Appends the pre-token's tokens to `out`. Symbols without a token are dropped. `work` is scratch space; each
+    // thread needs its own. O(n log n) for n bytes.
     struct Work;
     void encode(const unsigned char* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out) const {
         if (!wholes_.empty()) {
@@ -197,8 +197,8 @@ public:
         write(work, out);
     }
 
-    // The same with BPE-dropout: before each merge the candidates are gone through in order, and each is passed over
-    // where the dice drop it. Merging ends when all have been passed over.
+    // The same with BPE-dropout: before each merge the dice may drop candidates, in order; the first one kept is
+    // merged. Ends when all are dropped.
     void encode(const unsigned char* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out, Dice dice) const {
         read(bytes, n, work);
         merge_by_queue(work, [&] { return dice.drops(); });
@@ -231,7 +231,7 @@ public:
     };
 
 private:
-    static constexpr std::size_t SHORT = 48;  // below this, scanning beats the queue
+    static constexpr std::size_t SHORT = 48;  // symbols up to which scanning beats the queue
     static constexpr std::uint32_t END = std::numeric_limits<std::uint32_t>::max();
 
     std::uint32_t rank_of(const Node& left, const Node& right) const {
@@ -255,7 +255,7 @@ private:
         }
     }
 
-    // Ranks stand beside the nodes, so that each merge looks up two pairs and scans for the lowest rank.
+    // Nodes store their ranks, so that each merge only looks up two pairs and scans for the lowest rank.
     void merge_by_scanning(Work& work) const {
         std::vector<Node>& nodes = work.nodes;
         std::size_t n = nodes.size();
@@ -274,8 +274,8 @@ private:
         }
     }
 
-    // A queued rank that is no longer the node's own is stale. drops() tells whether to pass over a candidate, stale
-    // ones too, as in `tokenizers`: the chances are the same there and here.
+    // A queued rank that is no longer its node's is stale. drops() says whether to drop a candidate; as in
+    // `tokenizers`, stale ones take part, so that the odds are the same.
     template <class Drops>
     void merge_by_queue(Work& work, Drops drops) const {
         std::vector<Node>& nodes = work.nodes;

@@ -1,6 +1,6 @@
-# BPE of pre-tokens, as Cython sees it; bpe_encoder.hpp holds the definitions.
+# BPE of pre-tokens, as Cython sees it; bpe_encoder.hpp defines it.
 #
-# No argument is a C++ container: Cython copies those where an exception would end the process.
+# No argument is a C++ container: Cython copies those where an exception would terminate the process.
 from libcpp cimport bool
 from libcpp.vector cimport vector
 
@@ -33,7 +33,7 @@ cdef extern from "bpe_encoder.hpp" namespace "hf_scaffold" nogil:
         size_t longest_probe()
 
 
-# An id of a token; or where there may be none -1, which stands for that.
+# A token's id; or, if allowed, -1 for none.
 cdef inline token_id_t checked(token_id_t token, bool may_be_none=False) except? -1:
     if token < (-1 if may_be_none else 0):
         raise ValueError(f"{token} is no token's id: those count up from 0")

@@ -1,4 +1,4 @@
-// Short byte strings as words of eight bytes: what the tables of pre-tokens compare and hash.
+// Short byte strings as 8-byte words, which the tables of pre-tokens compare and hash.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@ inline std::uint64_t word_at(const byte_t* at) {
     return word;
 }
 
-// Up to 16 bytes, and zeros behind them.
+// Up to 16 bytes, padded with zeros.
 struct TwoWords {
     std::uint64_t low, high;
 };
 
-// Of `length` bytes of which `readable` >= length may be read.
+// The first `length` <= 16 bytes at `at`. `readable` >= length bytes may be read there.
 inline TwoWords two_words(const byte_t* at, std::size_t length, std::size_t readable) {
     static constexpr byte_t ONES_THEN_ZEROS[32] = {
         0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,

@@ -1,4 +1,4 @@
-// What counter.pyx does without the GIL: a text's pre-tokens into a table, a table into flat arrays.
+// The loops of counter.pyx: from text to a table of pre-tokens, from the table to flat arrays.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace hf_scaffold {
 
-// Scans the text piece by piece, cut where it makes no difference, and polls between them.
+// Scans the text in pieces, cut where that changes nothing, and polls between them.
 template <class Each>
 void scan_in_pieces(Preset preset, const byte_t* text, const byte_t* end, Interrupt& interrupt, Each each) {
     static constexpr std::ptrdiff_t PIECE = std::ptrdiff_t{1} << 20;
@@ -24,7 +24,7 @@ void scan_in_pieces(Preset preset, const byte_t* text, const byte_t* end, Interr
         const bool is_last = end - text <= size;
         const byte_t* stop = is_last ? end : text + last_cut(preset, text, text + size);
         if (stop == text) {
-            size *= 2;  // so that what has no cut is looked at a few times at most
+            size *= 2;  // text without a cut is read a constant number of times
             continue;
         }
         scan(preset, text, stop, each);
@@ -50,7 +50,7 @@ inline void append_offsets(
     });
 }
 
-// Out: all bytes one after another, the pre-tokens' ends in them, the counts.
+// Writes the pre-tokens' concatenated bytes, their ends in these, and their counts.
 inline void flatten(
     const std::vector<CountedPretoken>& pretokens, char* bytes, std::int64_t* ends, count_t* counts,
     Interrupt& interrupt) {
@@ -65,7 +65,7 @@ inline void flatten(
 }
 
 // The first of n > 0 byte strings, bytes[offsets[i]] to bytes[offsets[i + 1]], that does not come after the one before
-// it; n if there is none. Throws std::invalid_argument where the offsets don't ascend from 0 or more to `size` at most.
+// it; n if there is none. Throws std::invalid_argument if the offsets descend or leave 0 to `size`.
 inline std::size_t first_out_of_order(
     const byte_t* bytes, std::size_t size, const std::int64_t* offsets, std::size_t n, Interrupt& interrupt) {
     if (offsets[0] < 0 || !std::is_sorted(offsets, offsets + n + 1) || static_cast<std::size_t>(offsets[n]) > size) {

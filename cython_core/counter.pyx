@@ -12,7 +12,7 @@ import numpy as np
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
 
 from interrupt cimport Interrupt
-from presets cimport Preset
+from presets cimport Preset, preset_of
 from widths cimport count_t
 
 
@@ -64,21 +64,7 @@ cdef struct Text:
     const byte_t* end
 
 
-cdef dict PRESETS = {
-    "gpt2": <int>Preset.gpt2,
-    "gpt2-digits": <int>Preset.gpt2_digits,
-    "llama3": <int>Preset.llama3,
-    "gpt4o": <int>Preset.gpt4o,
-}
-
-
-cdef Preset preset_of(str name) except *:
-    if name not in PRESETS:
-        raise ConfigurationError(f"no native scanner for pre-tokenizer {name!r}; there are: {', '.join(PRESETS)}")
-    return <Preset><int>PRESETS[name]
-
-
-# A view of the object's bytes: it must outlive the view.
+# A view of the object's bytes; the object must outlive it.
 cdef Text text_of(object text) except *:
     if not isinstance(text, bytes):
         raise TypeError(f"expected UTF-8 text as bytes, not {type(text).__name__}")
@@ -95,7 +81,7 @@ cdef Py_ssize_t first_invalid(const vector[Text]& texts, Interrupt& interrupt) e
     return -1
 
 
-# The native check finds the text at fault, Python's decoder says what is wrong with it and where.
+# Lets Python's decoder say what is wrong with the text, and where.
 cdef refuse(bytes text):
     text.decode("utf-8")
     raise AssertionError("the native UTF-8 check refuses text that Python decodes")
@@ -104,13 +90,12 @@ cdef refuse(bytes text):
 cdef class PretokenCounter:
     """Counts the pre-tokens of UTF-8 texts with a preset's native scanner.
 
-    The counts depend on the texts alone, not on their order or batches. One counter is for one thread at a
-    time; threads with a counter each run in parallel, and `merge` joins what they counted. The length of a
-    counter is its number of distinct pre-tokens. Whatever else ends a call early, such as Ctrl-C or a lack of
-    memory, leaves part of what it was given counted, and a counter to go on with.
+    The counts depend on the texts alone, not on their order or batches. Give each thread its own counter and `merge`
+    them at the end. The length of a counter is its number of distinct pre-tokens. A call that ends early for a reason
+    not listed below, such as Ctrl-C or lack of memory, has counted part of its input; the counter stays usable.
 
     Args:
-        preset: A name in `hf_scaffold.text.pretokenizers.PRESETS`.
+        preset: A name in `hf_scaffold.text.presets.ENTRIES`.
     Raises:
         ConfigurationError: no preset of that name.
     Example:
@@ -123,30 +108,30 @@ cdef class PretokenCounter:
 
     cdef Preset preset
     cdef unique_ptr[PretokenTable] counts
-    cdef bool_t is_at_work  # without the GIL
+    cdef bool_t is_running  # without the GIL
 
     def __cinit__(self, str preset not None, *, bool_t _colliding=False):
         self.preset = preset_of(preset)
         self.counts.reset(new PretokenTable(HashKey.colliding() if _colliding else HashKey()))
 
     cdef int claim(self) except -1:
-        if self.is_at_work:
+        if self.is_running:
             raise RuntimeError("this counter is at work in another thread; give each thread its own")
-        self.is_at_work = True
+        self.is_running = True
 
     def add(self, texts):
-        """Count the pre-tokens of each text: a whole document, or a piece of one cut at `last_cut`.
+        """Count the pre-tokens of each text: a whole document, or a piece of one, cut at `last_cut`.
 
         Args:
             texts: Sequence of bytes objects.
         Raises:
             UnicodeDecodeError: a text is not UTF-8: `.object` is that text, `.start` the byte offset in it.
-                Then no text of the batch was counted.
-            CountOverflowError: a count passes 2**63 - 1. Then part of the batch was counted.
+                No text of the batch was counted.
+            CountOverflowError: a count passes 2**63 - 1. Part of the batch was counted.
             RuntimeError: the counter is at work in another thread.
         Cost: memory O(bytes of distinct pre-tokens); releases the GIL for the whole batch.
         """
-        # The tuple keeps the texts alive while other threads may change the caller's sequence.
+        # The tuple keeps the texts alive, whatever other threads do to the caller's sequence.
         cdef tuple kept = tuple(texts)
         cdef vector[Text] views
         for text in kept:
@@ -159,12 +144,12 @@ cdef class PretokenCounter:
         except OverflowError as error:
             raise CountOverflowError(str(error)) from None
         finally:
-            self.is_at_work = False
+            self.is_running = False
         if invalid >= 0:
             refuse(kept[invalid])
 
     cdef Py_ssize_t _add(self, const vector[Text]& texts) except -2 nogil:
-        """Counts them all; or none, and returns the first that is not UTF-8. -1 where all are."""
+        """Counts all and returns -1; or, if some are not UTF-8, counts none and returns the first of these."""
         cdef Interrupt interrupt
         cdef Py_ssize_t invalid = first_invalid(texts, interrupt)
         cdef size_t i
@@ -178,7 +163,7 @@ cdef class PretokenCounter:
 
         Raises:
             ConfigurationError: the counters have different presets.
-            CountOverflowError: a count passes 2**63 - 1. Then part of the counts was added.
+            CountOverflowError: a count passes 2**63 - 1. Part of the counts was added.
         """
         if self.preset != other.preset:
             raise ConfigurationError("counters of different pre-tokenizers don't merge")
@@ -189,9 +174,9 @@ cdef class PretokenCounter:
             try:
                 self._merge(other)
             finally:
-                other.is_at_work = False
+                other.is_running = False
         finally:
-            self.is_at_work = False
+            self.is_running = False
 
     cdef _merge(self, PretokenCounter other):
         cdef Interrupt interrupt
@@ -206,20 +191,20 @@ cdef class PretokenCounter:
 
     @property
     def longest_probe(self):
-        """The most entries that one look-up compares: a few dozen at most, whatever the texts are."""
+        """The most entries one look-up compares: a few dozen at most, whatever the texts."""
         return self.counts.get().longest_probe()
 
     def table(self):
         """All pre-tokens with their counts, in the order of their bytes.
 
         Returns:
-            The n pre-tokens' bytes one after another; n + 1 int64 offsets into them; n int64 counts.
+            The n pre-tokens' bytes, concatenated; n + 1 int64 offsets into them; n int64 counts.
         """
         self.claim()
         try:
             return self._table()
         finally:
-            self.is_at_work = False
+            self.is_running = False
 
     cdef _table(self):
         cdef vector[CountedPretoken] pretokens
@@ -242,11 +227,11 @@ cdef class PretokenCounter:
 
 
 def pretoken_offsets(bytes text not None, str preset not None):
-    """Where the pre-tokens of a UTF-8 text lie.
+    """Where the pre-tokens of a UTF-8 text start and end.
 
     Returns:
-        An int64 array with a row for each pre-token, in order: the byte offsets of its start and its end.
-        The rows tile the text.
+        An int64 array with a row per pre-token, in order: the byte offsets of its start and its end. The rows tile the
+        text.
     Raises:
         UnicodeDecodeError: the text is not UTF-8.
         ConfigurationError: no preset of that name.
@@ -273,13 +258,13 @@ def pretoken_offsets(bytes text not None, str preset not None):
 
 
 def last_cut(bytes text not None, str preset not None):
-    """Where a text that goes on can be cut without changing its pre-tokens, whatever follows.
+    """Where an unfinished text can be cut without changing its pre-tokens, whatever follows.
 
     For every continuation, the pre-tokens of the whole are those of `text[:cut]`, then those of `text[cut:]`
-    with the continuation. The text may start at an earlier cut, and may end inside a character.
+    with the continuation. The text may start at an earlier cut and end inside a character.
 
     Returns:
-        The largest such offset > 0 that the two characters around it prove; 0 if there is none. Text of any
+        The largest such offset > 0 that the two characters around it prove; 0 if there is none. Text in any
         script has them where letters meet white space, punctuation or numbers; a run of letters has none.
     Raises:
         ConfigurationError: no preset of that name.
@@ -297,10 +282,10 @@ def last_cut(bytes text not None, str preset not None):
 
 
 def first_out_of_order(bytes data not None, const int64_t[::1] offsets):
-    """The first row of a table of byte strings that does not come after the row before it.
+    """The first row of a table of byte strings that does not sort after the row before it.
 
     Args:
-        data: The strings one after another.
+        data: The strings, concatenated.
         offsets: int64, ascending: row i is data[offsets[i]:offsets[i + 1]].
     Returns:
         The row's number; the number of rows if all are in order.

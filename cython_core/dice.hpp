@@ -1,5 +1,5 @@
-// The chance in BPE-dropout: numbers that depend on the seed of a text and a place in it alone, so that neither
-// threads nor what else is in the batch changes them.
+// Randomness for BPE-dropout. It depends on a text's seed and a place in the text alone, not on threads or on the rest
+// of the batch.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 # distutils: language = c++
-"""Encoding of pre-tokens by merge rank, with the scaffold tokens replaced on the way out."""
+"""Encoding of pre-tokens: merge by rank, then replace the scaffold tokens."""
 
 from libc.string cimport memcpy
 from libcpp cimport bool
@@ -16,18 +16,18 @@ cdef class PretokenEncoder:
     """Ordinary BPE over pre-tokens, then replacement of tokens. Immutable; calls may run concurrently.
 
     Args:
-        symbols: What a pre-token is before merging. A row of 256 int32: bytes, and the token of each, -1 where
-            it has none and is dropped. A dict: characters, and (character as UTF-8, whether it continues a
+        symbols: How to read a pre-token. 256 int32: as bytes, with the token of each, or -1 for a byte that has
+            none and is dropped. A dict: as characters, from (the character as UTF-8, whether it continues a
             pre-token, whether it ends one) to its token.
         rules: int32, (n, 3): left, right and merged token, in rank order.
-        replacements: Token to the tokens that replace it in the output.
-        wholes: Pre-tokens that become one token without merging.
-        unknown: The token of characters without one; -1 if there is none, and they are dropped.
-        fuse_unknown: Whether characters in a row without a token become one token together.
-        first_byte: The token of byte 0, with those of the others after it: characters without a token become
-            these. -1 if there are none.
+        replacements: From a token to the tokens that replace it in the output.
+        wholes: From pre-tokens that become one token without merging to that token.
+        unknown: The token of characters without one of their own; -1 to drop them.
+        fuse_unknown: Whether a run of characters without a token becomes a single one.
+        first_byte: The token of byte 0; byte b has the token first_byte + b. Characters without a token become the
+            tokens of their bytes. -1 if there are none.
     Raises:
-        ValueError: an id is negative; `symbols` or `rules` has another shape, or a symbol is no character.
+        ValueError: an id is negative, `symbols` or `rules` has the wrong shape, or a symbol is not one character.
         OverflowError: an id is above 2**31 - 1.
     """
 
@@ -69,15 +69,14 @@ cdef class PretokenEncoder:
 
     @property
     def longest_probe(self):
-        """The most entries that one look-up compares: a few dozen at most, whatever the merges are."""
+        """The most entries one look-up compares: a few dozen at most, whatever the merges."""
         return self.encoder.longest_probe()
 
     def encode(self, const unsigned char[::1] data, const long long[::1] offsets):
         """Encode the pre-tokens data[offsets[i] : offsets[i + 1]]; releases the GIL.
 
         Returns:
-            int32 ids of all pre-tokens one after another, and int64 offsets into them, one more than
-            there are pre-tokens.
+            int32 ids of all pre-tokens, concatenated, and n + 1 int64 offsets into them.
         Raises:
             ValueError: the offsets don't ascend from 0 to the length of data.
         """
@@ -96,7 +95,7 @@ cdef class PretokenEncoder:
         return np.asarray(id_array), np.asarray(end_array)
 
 
-# Whoever holds the offsets may change them meanwhile, so each is checked where it is used.
+# Other threads may change the offsets meanwhile, so each is checked where it is used.
 cdef int encode_all(
     BpeEncoder* encoder,
     const unsigned char[::1] data,

@@ -1,8 +1,8 @@
-// Hashes under a key that is drawn at random: nobody can choose words, merges or ids that share a slot.
+// Hashes under random keys, so that nobody can craft words, merges or ids that collide.
 //
-// A hash that anyone can compute lets one megabyte of chosen words take half a minute to look up. Xoring a secret into
-// such a hash doesn't help: words that collide do so whatever the secret is. Here the secrets are factors of a product
-// of 128 bits, so that which inputs collide depends on them. Results never depend on a hash.
+// With a hash that anyone can compute, one megabyte of crafted words takes half a minute to look up. Xoring a secret
+// into such a hash doesn't help: words that collide do so whatever the secret is. Here the secrets are factors of a
+// 128-bit product, so they decide which inputs collide. Results never depend on a hash.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@
 
 namespace hf_scaffold {
 
-// The two halves of the product, xored: each of its bits depends on all bits of both factors.
+// The two halves of the product, xored. Each bit depends on all bits of both factors.
 inline std::uint64_t folded_product(std::uint64_t a, std::uint64_t b) {
 #ifdef __SIZEOF_INT128__
     __extension__ typedef unsigned __int128 product_t;
@@ -38,7 +38,7 @@ inline std::uint64_t folded_product(std::uint64_t a, std::uint64_t b) {
 #endif
 }
 
-// What the system gives as randomness; where it gives none, what differs from process to process.
+// Randomness from the system; if it has none, something that differs between processes.
 inline std::uint64_t drawn_seed() noexcept {
     try {
         std::random_device device;
@@ -51,7 +51,7 @@ inline std::uint64_t drawn_seed() noexcept {
     }
 }
 
-// Another number on each call: SplitMix64 (Steele, Lea, Flood 2014) from two seeds of this process.
+// A new number on each call: SplitMix64 (Steele, Lea, Flood 2014) from two seeds per process.
 inline std::uint64_t secret_number() noexcept {
     static std::atomic<std::uint64_t> state{drawn_seed()};
     static const std::uint64_t blind = drawn_seed();
@@ -61,19 +61,19 @@ inline std::uint64_t secret_number() noexcept {
     return (z ^ z >> 31) ^ blind;
 }
 
-// One for each table. Two tables with one key would be slow, too: to read one slot by slot while filling another
-// that is smaller fills that from the front.
+// One key per table. Sharing a key would be slow, too: copying a table slot by slot into a smaller one would fill that
+// from the front.
 class HashKey {
 public:
     HashKey() noexcept : first_(secret_number()), second_(secret_number()) {}
 
-    // Under this key all byte strings of 8 bytes or more have one hash: for tests of what tells strings apart then.
+    // Gives all byte strings of 8 bytes or more the same hash. For tests.
     static HashKey colliding() noexcept { return HashKey(0, 0); }
 
     std::uint64_t of(std::uint64_t number) const { return folded_product(number ^ first_, second_); }
     std::uint64_t of(std::uint64_t a, std::uint64_t b) const { return folded_product(a ^ first_, b ^ second_); }
 
-    // Of length >= 8 bytes.
+    // length >= 8.
     std::uint64_t of(const byte_t* bytes, std::size_t length) const {
         std::uint64_t hash = first_ ^ (length * second_);
         for (std::size_t at = 0; at + 8 <= length; at += 8) {
@@ -88,7 +88,7 @@ private:
     std::uint64_t first_, second_;
 };
 
-// For std::unordered_map and its kin, whose own hash of a string has a fixed seed, and that of a number is itself.
+// For std::unordered_map and its kin: std::hash has a fixed seed for strings and leaves numbers unhashed.
 struct KeyedHash {
     std::size_t operator()(const std::string& text) const {
         if (text.size() >= 8) {
@@ -103,7 +103,7 @@ struct KeyedHash {
     HashKey key;
 };
 
-// The most entries that one look-up in an unordered container compares.
+// The most entries one look-up in an unordered container compares.
 template <class Container>
 std::size_t longest_chain(const Container& container) {
     std::size_t longest = 0;

@@ -1,14 +1,13 @@
-// From the bytes of a pre-token to its ids: a hash table that threads read and fill at the same time without locks.
+// From the bytes of a pre-token to its ids: a lock-free hash table that threads read and fill at the same time.
 //
-// Open addressing with linear probing over 32-byte slots, two to a cache line. A pre-token of up to 15 bytes with
-// up to 3 ids lies in its slot, so that encoding one of the many that recur reads one cache line; the others lie
-// in a block of their own that the slot points to. A slot goes from empty through busy to full once and never
-// changes again. Readers of a warm cache write nothing, so cores share its lines.
+// Open addressing with linear probing over 32-byte slots. A pre-token of up to 15 bytes with up to 3 ids is stored in
+// its slot, so looking it up reads one cache line; the slots of others point to a block each. A slot goes from empty
+// through busy to full once, then never changes. Readers of a warm cache write nothing, so cores share its lines.
 //
-// There is no lock that a fork could leave taken: a slot that another thread was filling when the process was
-// forked stays busy in the child, which passes over it.
+// A fork leaves no lock taken: a slot that another thread was filling then stays busy in the child, which skips it.
 //
-// A cache is full when half its slots are taken, or the blocks take as much memory as the slots: 64 MiB for the largest.
+// A cache is full when half its slots are taken or its blocks take as much memory as the slots: the largest then has
+// 64 MiB.
 #pragma once
 
 #include <algorithm>
@@ -33,14 +32,14 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are read from by
 
 class IdCache {
 public:
-    static constexpr std::size_t LONGEST = 256;  // in bytes: what is longer hardly recurs
-    static constexpr std::size_t SPARE = 4;      // ids that may be written behind those appended
+    static constexpr std::size_t LONGEST = 256;  // bytes: longer pre-tokens hardly recur
+    static constexpr std::size_t SPARE = 4;      // ids that may be written past the end
 
-    // A pre-token as this cache looks for it.
+    // A pre-token, prepared for a look-up in this cache.
     struct Key {
         std::uint64_t low;
         std::uint64_t high;  // its top byte: the length, or LONG
-        std::size_t home;    // where the search for its slot begins
+        std::size_t home;    // the slot where the search starts
     };
 
     explicit IdCache(HashKey key = {}, std::size_t n_slots = FIRST_SLOTS)
@@ -53,21 +52,21 @@ public:
         for (std::size_t i = 0; i < n_slots_; ++i) delete[] slots_[i].block();
     }
 
-    // The keys of n pre-tokens, the i-th from bounds[i] to bounds[i + 1]; bytes up to `readable` may be read. Their
-    // slots begin to be fetched: make some hundred keys before finding the first, and none has to wait for memory.
+    // Makes the keys of n pre-tokens, the i-th from bounds[i] to bounds[i + 1], and prefetches their slots: with some
+    // hundred keys made before the first find(), none waits for memory. Bytes up to `readable` may be read.
     void keys_of(const byte_t* const* bounds, std::size_t n, const byte_t* readable, Key* keys) const {
         const auto make = [&](std::size_t i, std::size_t n_readable) {
             keys[i] = key_of(bounds[i], static_cast<std::size_t>(bounds[i + 1] - bounds[i]), n_readable);
             prefetch(&slots_[keys[i].home]);
         };
-        std::size_t n_far = n;  // from the end of what may be read
+        std::size_t n_far = n;  // those 16 bytes or more before `readable`
         while (n_far != 0 && readable - bounds[n_far - 1] < 16) --n_far;
         for (std::size_t i = 0; i < n_far; ++i) make(i, 16);
         for (std::size_t i = n_far; i < n; ++i) make(i, static_cast<std::size_t>(readable - bounds[i]));
     }
 
-    // Writes the ids of pre-tokens to `out` one after another, and up to SPARE numbers without meaning behind them, and
-    // moves `out` behind the ids. Stops at the first that the cache doesn't hold; returns how many came before it.
+    // Writes the ids of pre-tokens to `out`, followed by up to SPARE meaningless numbers, and moves `out` past the ids.
+    // Stops at the first pre-token that is not cached; returns how many came before it.
     std::size_t find(const byte_t* const* bounds, const Key* keys, std::size_t n, token_id_t*& out) const {
         token_id_t* next = out;
         std::size_t i = 0;
@@ -82,8 +81,8 @@ public:
         return i;
     }
 
-    // Adds a pre-token that find() did not find. None is added that is too long or has more ids than bytes, for which
-    // who calls find() may have no room; and none once the cache is full.
+    // Adds a pre-token that find() did not find; unless the cache is full, or the pre-token is too long or has more ids
+    // than bytes, for which callers of find() may have no room.
     void add(const byte_t* bytes, std::size_t length, const Key& key, const token_id_t* ids, std::size_t n) {
         if (length > LONGEST || n > length || is_full()) return;
         std::uint64_t values[2] = {0, static_cast<std::uint64_t>(n) << 32};
@@ -95,7 +94,7 @@ public:
         } else {
             const std::size_t size = 1 + n + (length + sizeof(token_id_t) - 1) / sizeof(token_id_t);
             block = new token_id_t[size];
-            block_bytes_.fetch_add(size * sizeof(token_id_t) + BESIDE_BLOCK, std::memory_order_relaxed);
+            block_bytes_.fetch_add(size * sizeof(token_id_t) + MALLOC_OVERHEAD, std::memory_order_relaxed);
             block[0] = static_cast<token_id_t>(n);
             std::copy_n(ids, n, block + 1);
             std::memcpy(block + 1 + n, bytes, length);
@@ -122,11 +121,11 @@ public:
     std::size_t size() const { return size_.load(std::memory_order_relaxed); }
     std::size_t n_bytes() const { return n_slots_ * sizeof(Slot) + block_bytes_.load(std::memory_order_relaxed); }
 
-    // Asks all who use this cache to go on with its successor, so that its memory can be freed.
+    // Tells users of this cache to go on with its successor, so that its memory can be freed.
     void retire() { is_retired_.store(true, std::memory_order_relaxed); }
     bool is_retired() const { return is_retired_.load(std::memory_order_relaxed); }
 
-    // The most slots that a look-up passes. O(slots).
+    // The most slots a look-up visits. O(slots).
     std::size_t longest_probe() const {
         std::size_t longest = 0;
         for (std::size_t i = 0; i < n_slots_; ++i) {
@@ -138,8 +137,8 @@ public:
         return longest;
     }
 
-    // What takes the place of a full cache: one four times as large with the same content; an empty one at the
-    // largest size, so that text of another kind finds room, too.
+    // The replacement of a full cache: four times as large, with the same content; at the largest size empty, so that
+    // text of another kind finds room.
     std::shared_ptr<IdCache> successor() const {
         if (n_slots_ >= LAST_SLOTS) return std::make_shared<IdCache>(key_, LAST_SLOTS);
         auto larger = std::make_shared<IdCache>(key_, n_slots_ * 4);
@@ -150,31 +149,31 @@ public:
 private:
     static constexpr std::size_t FIRST_SLOTS = std::size_t{1} << 14;  // half a MB
     static constexpr std::size_t LAST_SLOTS = std::size_t{1} << 20;   // 32 MB
-    static constexpr std::size_t BESIDE_BLOCK = 16;                   // bytes that an allocation takes besides, about
+    static constexpr std::size_t MALLOC_OVERHEAD = 16;                // bytes per block, about
     static constexpr std::size_t INLINE = 15;
     static constexpr std::size_t INLINE_IDS = 3;
-    static constexpr std::uint64_t LONG = 0xFF;   // in the top byte of `high`, whose low bits are the length
+    static constexpr std::uint64_t LONG = 0xFF;   // in the top byte of `high`, with the length in its low bits
     static constexpr std::uint64_t BLOCK = 0xFF;  // in place of the number of ids
-    // Values of `high` that no key has: its top byte is not 0.
+    // Values of `high` that no key has, whose top byte is never 0.
     static constexpr std::uint64_t EMPTY = 0;
     static constexpr std::uint64_t BUSY = 1;
 
     struct Slot {
-        std::atomic<std::uint64_t> low;        // bytes 0 to 7; of a long pre-token the hash
+        std::atomic<std::uint64_t> low;        // bytes 0 to 7; the hash of a long pre-token
         std::atomic<std::uint64_t> high;       // bytes 8 to 14 and the length
-        std::atomic<std::uint64_t> values[2];  // three ids and their number; or the address of a block, and BLOCK
+        std::atomic<std::uint64_t> values[2];  // up to three ids and their number; or a block's address, and BLOCK
 
         bool is_of(const Key& key) const {
             return high.load(std::memory_order_acquire) == key.high && low.load(std::memory_order_relaxed) == key.low;
         }
 
-        // A block: the number of ids, the ids, the bytes of the pre-token. Null where there is none.
+        // The block: the number of ids, the ids, the pre-token's bytes. Null if there is none.
         const token_id_t* block() const {
             if (high.load(std::memory_order_acquire) <= BUSY || values[1] >> 32 != BLOCK) return nullptr;
             return reinterpret_cast<const token_id_t*>(values[0].load(std::memory_order_relaxed));
         }
 
-        // Writes the ids to `out`, which then moves behind them; false if they lie in a block.
+        // Writes the ids to `out` and moves it past them; false if they are in a block.
         bool copy_inline_ids(token_id_t*& out) const {
             const std::uint64_t words[2] = {
                 values[0].load(std::memory_order_relaxed), values[1].load(std::memory_order_relaxed)};
@@ -205,7 +204,7 @@ private:
         return {low, high, static_cast<std::size_t>(key_.of(low, high) & (n_slots_ - 1))};
     }
 
-    // Where the pre-token is, or null.
+    // The pre-token's slot, or null.
     const Slot* slot_of(const Key& key, const byte_t* bytes) const {
         for (std::size_t i = key.home;; i = (i + 1) & (n_slots_ - 1)) {
             const Slot& slot = slots_[i];

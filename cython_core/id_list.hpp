@@ -1,4 +1,4 @@
-// The ids of a batch, put in order while threads still encode.
+// The ids of a batch, put in order while threads are still encoding.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace hf_scaffold {
 
-// An array that grows at its end. Large ones grow without being copied, where realloc can move pages.
+// A growable array. Large ones grow without a copy where realloc can remap pages.
 class IdBuffer {
 public:
     IdBuffer() = default;
@@ -42,7 +42,7 @@ public:
         ask_for_huge_pages(data_, capacity * sizeof *data_);
     }
 
-    // Hands the array over, to be freed with std::free. Null where there are no ids.
+    // Transfers ownership of the array, to be freed with std::free. Null if there are no ids.
     token_id_t* release() {
         if (size_ == 0) return nullptr;
         void* trimmed = std::realloc(data_, size_ * sizeof *data_);
@@ -58,7 +58,7 @@ private:
     std::size_t capacity_ = 0;
 };
 
-// What tasks 0, 1, 2, … make, in this order, whichever is done first.
+// The output of tasks 0, 1, 2, … in this order, whichever finishes first.
 class IdList {
 public:
     void put(std::size_t task, const token_id_t* ids, std::size_t n) {

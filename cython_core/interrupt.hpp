@@ -1,4 +1,4 @@
-// Ctrl-C inside native loops: they poll, and unwind once a signal handler has raised.
+// Ctrl-C in native loops: they poll, and unwind once a signal handler has raised.
 #pragma once
 
 #include <atomic>
@@ -8,22 +8,22 @@
 
 namespace hf_scaffold {
 
-// Thrown once a handler has raised: by then Python's exception is set, and what translates exceptions lets it pass.
+// Thrown once a handler has raised. Python's exception is set by then, and Cython's `except +` keeps it.
 class Interrupted : public std::exception {
 public:
     const char* what() const noexcept override { return "interrupted"; }
 };
 
-// One for each native call, made on the thread that calls.
+// One per native call, created on the calling thread.
 class Interrupt {
 public:
-    // Runs the signal handlers that are due; true if one raised.
+    // Runs pending signal handlers; true if one raised.
     using RunHandlers = bool (*)();
 
     explicit Interrupt(RunHandlers run_handlers) : run_handlers_(run_handlers), owner_(std::this_thread::get_id()) {}
 
-    // Throws Interrupted if the call is to end. For any thread, each millisecond or so: the one that called looks for
-    // signals ten times a second, the first time after a tenth; the others only learn what it found.
+    // Throws Interrupted if the call is to end. Call it every millisecond or so, from any thread: the calling thread
+    // checks for signals ten times a second, from 0.1 s on; the others only see its result.
     void poll() {
         if (raised_.load(std::memory_order_relaxed)) throw Interrupted();
         if (std::this_thread::get_id() != owner_) return;
@@ -47,7 +47,7 @@ private:
     std::atomic<bool> raised_{false};
 };
 
-// For a loop of short steps on one thread: polls at every 4,096th, if there is what to poll.
+// For loops of short steps on one thread: polls every 4,096 steps. A null interrupt is never polled.
 class Steps {
 public:
     explicit Steps(Interrupt* interrupt) : interrupt_(interrupt) {}

@@ -11,8 +11,8 @@ cdef extern from * nogil:
     #include <pthread.h>
     #endif
 
-    // Python runs handlers on the main thread only. Another one must not even ask for the GIL in the middle of C++:
-    // when the interpreter ends, a thread that waits for it may be ended there and then, destructors or not.
+    // Python runs handlers on the main thread only. Other threads must not even ask for the GIL inside C++: at shutdown
+    // the interpreter may end a thread that waits for it, without running destructors.
     static bool is_main_thread() {
     #ifdef __linux__
         return syscall(SYS_gettid) == getpid();

@@ -1,6 +1,5 @@
-// Arrays that begin a cache line; those of some megabytes lie on huge pages, where Linux has them to give. On small ones
-// each first touch is a trap into the kernel, which together would cost a fifth of the time that encoding takes, and
-// a table's look-ups wait for addresses to be translated.
+// Arrays aligned to cache lines; large ones use huge pages where Linux provides them. With small pages, page faults
+// would take a fifth of the encoding time, and table look-ups would wait for address translation.
 #pragma once
 
 #include <cstddef>
@@ -32,13 +31,13 @@ struct FreeAligned {
     }
 };
 
-// What is in it is never destroyed.
+// Never destroys its elements.
 template <class T>
 using LargeArray = std::unique_ptr<T[], FreeAligned>;
 
 constexpr std::size_t HUGE_PAGE = std::size_t{1} << 21;
 
-// A wish, for what lies between two borders of huge pages: nothing depends on it.
+// Best effort, for the whole huge pages inside the array; correctness doesn't depend on it.
 inline void ask_for_huge_pages(void* array, std::size_t size) {
 #ifdef MADV_HUGEPAGE
     const std::uintptr_t begin = (reinterpret_cast<std::uintptr_t>(array) + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
@@ -49,7 +48,7 @@ inline void ask_for_huge_pages(void* array, std::size_t size) {
 #endif
 }
 
-// Memory for n > 0 objects, none of them made yet.
+// Uninitialized memory for n > 0 objects.
 template <class T>
 LargeArray<T> make_large_array(std::size_t n) {
     static_assert(std::is_trivially_destructible_v<T>);
@@ -68,11 +67,11 @@ LargeArray<T> make_large_array(std::size_t n) {
     return LargeArray<T>(static_cast<T*>(array));
 }
 
-// Room for one use after another, which grows as they need.
+// A buffer to reuse, which grows as needed.
 template <class T>
 class Scratch {
 public:
-    // What was there before is lost.
+    // Loses the previous contents.
     T* room_for(std::size_t n) {
         if (size_ < n) {
             array_ = make_large_array<T>(n);
@@ -81,7 +80,7 @@ public:
         return array_.get();
     }
 
-    // The same with what is in the first `n_kept`.
+    // Keeps the first `n_kept` elements.
     T* more_room_for(std::size_t n, std::size_t n_kept) {
         static_assert(std::is_trivially_copyable_v<T>);
         LargeArray<T> larger = make_large_array<T>(n);

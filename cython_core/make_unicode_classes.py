@@ -1,10 +1,10 @@
-"""Write unicode_classes.hpp: what the installed `tokenizers` takes every code point for.
+"""Write unicode_classes.hpp: the classes of every code point, according to the installed `tokenizers`.
 
-The presets' patterns are matched by Oniguruma, `Digits` by Rust's char::is_numeric. Each has the tables of
-its own Unicode version (so has Python's unicodedata), so the classes are probed, never looked up: the
-scanners must agree with `tokenizers`, whatever Unicode says today.
+Oniguruma matches the presets' patterns, Rust's char::is_numeric decides `Digits`. Each has tables of its own
+Unicode version (so has Python's unicodedata), so the classes are probed, never looked up: the scanners must
+agree with `tokenizers`, whatever Unicode says today.
 
-Run it after an update of `tokenizers`; a test tells when that is needed.
+Run it after an update of `tokenizers`; a test tells when that is necessary.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ HEADER = Path(__file__).with_name("unicode_classes.hpp")
 CODE_POINTS = 0x110000
 BLOCK_SIZE = 128
 
-# One bit a class. LETTER, NUMBER, SPACE and OTHER part all code points; the rest overlap them.
+# One bit per class. LETTER, NUMBER, SPACE and OTHER partition all code points; the rest overlap them.
 PATTERNS = {
     "LETTER": r"\p{L}",
     "NUMBER": r"\p{N}",
@@ -41,7 +41,7 @@ def matching(pattern: str) -> set[int]:
 
 
 def digits() -> set[int]:
-    """The code points that `Digits` splits off: a character set behind an "a" starts a piece of its own."""
+    """The code points that `Digits` splits off: after an "a", such a character starts a piece of its own."""
     pieces = Digits().pre_tokenize_str("".join("a" + chr(code) for code in SCALARS))
     return {SCALARS[start // 2] for _, (start, _) in pieces if start % 2}
 
@@ -66,7 +66,7 @@ def rows(values: bytes) -> Iterator[str]:
 
 
 def render(classes: bytes) -> str:
-    """The header for these class bits, as a table of two stages: block numbers, then distinct blocks."""
+    """The header for these class bits, as a two-stage table: block numbers, then distinct blocks."""
     blocks: dict[bytes, int] = {}
     block_of = bytes(
         blocks.setdefault(classes[start : start + BLOCK_SIZE], len(blocks))

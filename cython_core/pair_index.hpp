@@ -1,9 +1,8 @@
-// Every adjacent pair of symbols seen in training: its current frequency and the cells where it stood.
+// Every adjacent pair of symbols seen in training: its current frequency and the cells where it first occurred.
 //
-// A pair comes into being once, everywhere at the same time (see trainer.pyx), with all its cells in
-// ascending order. Later merges nearby lower its frequency and make some of its cells stale, which the
-// reader notices; nothing is ever added. So over a whole run at most three cells are filed for each
-// symbol of the corpus: one at the start and two for each replacement.
+// A pair appears once, everywhere at the same time (see trainer.pyx), with all its cells in ascending order. Later
+// merges nearby lower its frequency and leave some of its cells stale, which the reader detects; none are ever added.
+// So a whole run files at most three cells for each symbol of the corpus: one at the start and two per replacement.
 #pragma once
 
 #include <algorithm>
@@ -46,8 +45,8 @@ private:
 };
 
 struct Pair {
-    count_t frequency;  // exact, always
-    position_t* cells;  // the left symbol's first cell, for each place where the pair came into being
+    count_t frequency;  // always exact
+    position_t* cells;  // the left symbol's first cell at each place where the pair appeared
     position_t size;
 };
 
@@ -56,10 +55,10 @@ public:
     std::size_t size() const { return pairs_.size(); }
     Pair* at(std::uint32_t pair) { return &pairs_[pair]; }
 
-    // A pair that is in the index.
+    // The pair must be in the index.
     Pair* find(token_id_t left, token_id_t right) { return &pairs_[slots_[probe(pair_key(left, right))].pair]; }
 
-    // The pair's number; if new, with frequency 0 and no cells.
+    // The pair's number. A new pair has frequency 0 and no cells.
     std::uint32_t find_or_add(token_id_t left, token_id_t right) {
         if (pairs_.size() * 2 >= slots_.size()) grow();
         const std::uint64_t key = pair_key(left, right);
@@ -72,14 +71,14 @@ public:
         return slot.pair;
     }
 
-    // Room for the pair's cells, for the caller to fill in ascending order.
+    // Allocates the pair's cells. The caller fills them in ascending order.
     position_t* allocate_cells(std::uint32_t pair, position_t size) {
         pairs_[pair].cells = cells_.allocate(size);
         pairs_[pair].size = size;
         return pairs_[pair].cells;
     }
 
-    // The most slots that a look-up passes. O(slots).
+    // The most slots a look-up visits. O(slots).
     std::size_t longest_probe() const {
         std::size_t longest = 0;
         for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -120,8 +119,8 @@ private:
     CellArena cells_;
 };
 
-// What one merge does to the pairs on one side of it, gathered by neighbouring symbol: each pair is
-// looked up once a merge, not once an occurrence. Its vectors keep their memory between merges.
+// How one merge changes the pairs on one side of it, by neighbouring symbol, so that each pair is looked up once per
+// merge, not once per occurrence. Its vectors keep their memory between merges.
 class NeighbourTally {
 public:
     struct Entry {
@@ -144,11 +143,11 @@ public:
         occurrences_.push_back({neighbour, cell});
     }
 
-    // In the order in which they were first added.
+    // In the order of their first addition.
     std::vector<token_id_t>& neighbours() { return neighbours_; }
     Entry* at(token_id_t neighbour) { return &entries_[neighbour]; }
 
-    // Writes every cell where its neighbour's `out` points, in the order in which they were added.
+    // Writes each cell where its neighbour's `out` points, in the order of addition.
     void file_cells() {
         for (const Occurrence& occurrence : occurrences_) *entries_[occurrence.neighbour].out++ = occurrence.cell;
     }

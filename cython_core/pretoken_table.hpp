@@ -1,4 +1,4 @@
-// Counts of pre-tokens: a hash table made for many short byte strings.
+// Counts of pre-tokens: a hash table for many short byte strings.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +23,9 @@ inline bool comes_before(const byte_t* a, std::size_t a_length, const byte_t* b,
     return order != 0 ? order < 0 : a_length < b_length;
 }
 
-// A pre-token of the table: its bytes stay valid until the table changes.
+// A pre-token of the table. Its bytes are valid until the table changes.
 struct CountedPretoken {
-    std::uint64_t prefix;  // the first eight bytes as a number, zeros behind a shorter one: settles most orders
+    std::uint64_t prefix;  // the first eight bytes, big-endian, zero-padded: decides most comparisons
     const byte_t* bytes;
     std::size_t length;
     count_t count;
@@ -41,15 +41,15 @@ struct CountedPretoken {
     }
 };
 
-// Open addressing with linear probing; a power of two of 32-byte slots, two to a cache line. A pre-token of up to
-// 16 bytes lies in its slot, so that counting one of the many that recur touches one cache line and compares two
-// words; the longer ones lie in one arena. Pre-tokens are never removed.
+// Open addressing with linear probing over 32-byte slots, their number a power of two. A pre-token of up to 16 bytes is
+// stored in its slot, so counting it again touches one cache line and compares two words; longer ones are stored in an
+// arena. Pre-tokens are never removed.
 class PretokenTable {
 public:
     explicit PretokenTable(HashKey key = {}) : key_(key) {}
 
-    // Counts `count` > 0 more occurrences of the pre-token of `length` > 0 bytes; at least `readable` >= length
-    // bytes may be read there. Throws std::overflow_error, changing nothing, where the sum passes 2**63 - 1.
+    // Adds `count` > 0 occurrences of a pre-token of `length` > 0 bytes. `readable` >= length bytes may be read there.
+    // Throws std::overflow_error, changing nothing, if the sum exceeds 2**63 - 1.
     void add(const byte_t* bytes, std::size_t length, std::size_t readable, count_t count = 1) {
         if (length > INLINE) return add_long(bytes, length, count);
         const TwoWords words = two_words(bytes, length, readable);
@@ -60,7 +60,7 @@ public:
         slot.length != 0 ? increase(slot, count) : insert(slot, key);
     }
 
-    // Adds every count of the other table (or of this one). Throws like add, then with some of the counts added.
+    // Adds every count of the other table, which may be this one. Throws like add, with some of the counts added.
     void merge(const PretokenTable& other, Interrupt& interrupt) {
         Steps steps(interrupt);
         for (const Slot& slot : other.slots_) {
@@ -71,7 +71,7 @@ public:
 
     std::size_t size() const { return size_; }
 
-    // The most slots that a look-up passes. O(slots).
+    // The most slots a look-up visits. O(slots).
     std::size_t longest_probe() const {
         std::size_t longest = 0;
         for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -102,7 +102,7 @@ private:
     static constexpr std::size_t INLINE = 16;
 
     struct Slot {
-        std::uint64_t words[2];  // up to 16 bytes: the bytes, then zeros; longer: the hash, the offset in arena_
+        std::uint64_t words[2];  // up to 16 bytes: the bytes, zero-padded; longer: the hash and the offset in arena_
         std::size_t length;      // 0 in an empty slot
         count_t count;
     };
@@ -133,7 +133,7 @@ private:
         slot.count += count;
     }
 
-    // Puts a new key into the empty slot that was found for it. At most 5 of 8 slots are ever taken.
+    // Puts a new key into its empty slot, or grows first: at most 5 of 8 slots are ever taken.
     void insert(Slot& slot, const Slot& key) {
         if ((size_ + 1) * 8 > slots_.size() * 5) {
             grow();

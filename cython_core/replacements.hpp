@@ -1,7 +1,7 @@
-// What stands in the output for some tokens: any number of others.
+// Tokens to replace in the output, each by any number of others.
 //
-// Memory follows the number of replaced tokens, never their ids: where the ids lie close together, as those of scaffold
-// tokens do, they index a table; elsewhere they are searched for.
+// Memory grows with the number of replaced tokens, never with their ids: ids close together, like those of scaffold
+// tokens, index a table; others are found by binary search.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace hf_scaffold {
 
 class Replacements {
 public:
-    // From here on add() adds to what replaces this token: at first nothing does, and it leaves the output.
+    // Starts the replacement of this token, which add() extends. An empty one drops the token.
     void begin(token_id_t token) { entries_.push_back({token, parts_.size(), parts_.size()}); }
 
     void add(token_id_t part) {
@@ -26,7 +26,7 @@ public:
         entries_.back().end = parts_.size();
     }
 
-    // To be called once all are added, and before append().
+    // Call it after the last add() and before append().
     void finish() {
         std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.token < b.token; });
         if (entries_.empty()) return;
@@ -58,7 +58,7 @@ private:
         std::size_t begin, end;  // in parts_
     };
 
-    // Beyond every span for a token below the first.
+    // The token's distance from the first one; >= span_ for a token below that.
     std::uint64_t place_of(token_id_t token) const {
         return static_cast<std::uint64_t>(static_cast<std::int64_t>(token) - first_);
     }
@@ -75,7 +75,7 @@ private:
 
     std::vector<Entry> entries_;  // by token
     std::vector<token_id_t> parts_;
-    std::vector<std::uint32_t> table_;  // of each place from the first token to the last: 0, or an entry's number
+    std::vector<std::uint32_t> table_;  // by place: 0, or 1 + the index of an entry
     std::int64_t first_ = 0;
     std::uint64_t span_ = 0;
 };

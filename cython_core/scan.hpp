@@ -2,18 +2,18 @@
 //
 // Each struct of rules stands for one `tokenizers` pipeline and has two functions:
 //
-//   next(at, end)      the end of the pre-token that starts at `at` (at < end). It depends on the text from `at` on
-//                      alone, never on what came before; the pre-tokens of a text tile it.
-//   separates(a, b)    whether the neighbouring characters a and b are always in two pre-tokens, and the text up
-//                      to a has the same pre-tokens whatever follows. May say no where it is so, never yes where
-//                      it isn't. A run of letters, numbers or others ends where the kind changes; what can cross
-//                      such a change is noted there. White space looks at what follows it, so no text is cut
-//                      behind it, except behind line breaks where they end a pre-token of their own.
+//   next(at, end)      The end of the pre-token that starts at `at` < end. It depends only on the text from `at` on,
+//                      never on what came before. The pre-tokens of a text tile it.
+//   separates(a, b)    Whether adjacent characters a and b are always in different pre-tokens, and the text up to a
+//                      has the same pre-tokens whatever follows. False negatives are allowed, false positives are
+//                      not. A run of letters, numbers or others ends where the kind changes; each rule notes what
+//                      can cross such a change. White space depends on what follows it, so no text is cut after
+//                      it, except after line breaks that end a pre-token of their own.
 //
-// With SSE2 there is also `Starts`, which finds what next() would, of many bytes at once.
+// With SSE2 there is also `Starts`, which finds what next() would for many bytes at once.
 //
-// All text here is valid UTF-8, cut between characters. Costs are linear: a rule reads a character a few times at
-// most. The patterns' alternatives are tried in order; a quantifier gives back only where noted.
+// All text is valid UTF-8, cut between characters. Time is linear: a rule reads a character a few times at most. The
+// patterns' alternatives are tried in order; quantifiers backtrack only where noted.
 #pragma once
 
 #include <algorithm>
@@ -28,9 +28,9 @@
 
 namespace hf_scaffold {
 
-constexpr classes_t KIND = LETTER | NUMBER | SPACE | OTHER;  // a character has exactly one of them
+constexpr classes_t KIND = LETTER | NUMBER | SPACE | OTHER;  // each character has exactly one of these
 
-// The end of the run, from `at`, of characters whose bits under `mask` are `wanted`.
+// The end of the run of characters from `at` on whose bits under `mask` are `wanted`.
 inline const byte_t* skip(const byte_t* at, const byte_t* end, classes_t mask, classes_t wanted) {
     while (at != end) {
         const Character next = character_at(at);
@@ -44,13 +44,13 @@ inline const byte_t* skip(const byte_t* at, const byte_t* end, classes_t wanted)
     return skip(at, end, wanted, wanted);
 }
 
-// Of the 16 bytes at `at`, how many lead ones are in a-z or, in `any_case`, in A-Z.
+// How many bytes of the 16 at `at` come before the first that is not in a-z or, in `any_case`, A-Z.
 template <bool any_case>
 inline unsigned leading_ascii_letters(const byte_t* at) {
 #ifdef HF_SCAFFOLD_SSE2
     __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
     if (any_case) bytes = _mm_or_si128(bytes, _mm_set1_epi8(0x20));
-    // Signed comparison is all there is, so 'a' is moved to the lowest number.
+    // SSE2 only compares signed bytes, so this shifts 'a' to the lowest one.
     const __m128i moved = _mm_sub_epi8(bytes, _mm_set1_epi8(static_cast<char>('a' + 0x80)));
     const __m128i letters = _mm_cmplt_epi8(moved, _mm_set1_epi8(static_cast<char>(0x80 + 26)));
     return trailing_zeros(~static_cast<unsigned>(_mm_movemask_epi8(letters)));
@@ -61,9 +61,8 @@ inline unsigned leading_ascii_letters(const byte_t* at) {
 #endif
 }
 
-// skip() where of the ASCII characters just the letters, or without `any_case` the lower-case ones, are wanted. A run
-// of letters ends without a branch that depends on its length: mispredicted for each word, it would cost more than
-// all else here.
+// skip() where the only ASCII characters wanted are letters, or without `any_case` lower-case ones. No branch depends
+// on the length of a run: mispredicted for every word, it would cost more than everything else here.
 template <bool any_case>
 inline const byte_t* skip_letters(const byte_t* at, const byte_t* end, classes_t mask, classes_t wanted) {
     while (end - at >= 16) {
@@ -78,11 +77,12 @@ inline const byte_t* skip_letters(const byte_t* at, const byte_t* end, classes_t
     return skip(at, end, mask, wanted);
 }
 
-// The bytes of 't|'m|'d|'re|'ve|'ll|'s at `at`, or 0; with (?i:…) in any case, U+017F (long s) being an s too.
+// The length in bytes of 't|'m|'d|'re|'ve|'ll|'s at `at`, or 0; with (?i:…) in `any_case`, where U+017F (long s) is an
+// s, too.
 template <bool any_case>
 std::size_t contraction_length(const byte_t* at, const byte_t* end) {
     if (end - at < 2 || at[0] != '\'') return 0;
-    const byte_t fold = any_case ? 0x20 : 0;  // of all bytes, only an upper-case letter becomes a lower-case one
+    const byte_t fold = any_case ? 0x20 : 0;  // turns no byte but an upper-case letter into a lower-case one
     const byte_t first = at[1] | fold;
     if (first == 's' || first == 't' || first == 'm' || first == 'd') return 2;
     if (end - at < 3) return 0;
@@ -92,8 +92,8 @@ std::size_t contraction_length(const byte_t* at, const byte_t* end) {
     return first == 'l' && second == 'l' ? 3 : 0;
 }
 
-// \s+(?!\S)|\s+ at a white-space character: a run leaves its last character to what follows, unless it is alone
-// or nothing follows. A character with a bit of `stop` counts as the end of the text.
+// \s+(?!\S)|\s+ at a white-space character: a run leaves its last character to what follows, unless that is its only
+// one or nothing follows. A character with a bit of `stop` counts as the end of the text.
 inline const byte_t* white_space(const byte_t* at, const byte_t* end, classes_t stop = 0) {
     const byte_t* last = at;
     const byte_t* after = at;
@@ -107,7 +107,7 @@ inline const byte_t* white_space(const byte_t* at, const byte_t* end, classes_t 
     return end;
 }
 
-// \s*[\r\n]+|\s+(?!\S)|\s+ at a white-space character: a run goes up to its last line break, if it has one.
+// \s*[\r\n]+|\s+(?!\S)|\s+ at a white-space character: a run extends to its last line break, if it has one.
 inline const byte_t* white_space_by_lines(const byte_t* at, const byte_t* end) {
     const byte_t* line_end = nullptr;
     for (const byte_t* after = at; after != end;) {
@@ -129,8 +129,8 @@ inline const byte_t* up_to_three_numbers(const byte_t* at, const byte_t* end) {
     return at;
 }
 
-// Where an optional space before a run of `kind` puts the start of the run: `at`, or behind the space there.
-inline const byte_t* behind_space(const byte_t* at, const byte_t* end, classes_t kind) {
+// Where a run of `kind` with an optional space before it starts: after a space at `at`, or at `at`.
+inline const byte_t* after_space(const byte_t* at, const byte_t* end, classes_t kind) {
     return *at == ' ' && at + 1 != end && (character_at(at + 1).classes & kind) ? at + 1 : at;
 }
 
@@ -145,14 +145,15 @@ struct Neighbour {
 
 #ifdef HF_SCAFFOLD_SSE2
 
-// What rules that look at windows have in common. A window holds STEP bytes that the rules decide on, BEFORE bytes
-// before them and one behind. Masks have a bit for each byte of the window.
+// The common part of rules that look at windows. A window holds the STEP bytes to decide on, BEFORE bytes before them
+// and one after. Masks have one bit per byte of the window.
 template <unsigned n_before>
 class WindowRules {
 public:
     static constexpr unsigned BEFORE = n_before, STEP = WINDOW_SIZE - BEFORE - 1;
 
-    // Whether there may be more starts behind the last one that next() gave, which only Rules::next() can tell.
+    // Whether the bytes of the last next() may have further starts, after those it returned, that only Rules::next()
+    // finds.
     bool are_cut_short() const { return false; }
 
 protected:
@@ -162,8 +163,9 @@ protected:
 
     WindowRules(const byte_t* begin, const byte_t* end) : begin_(begin), end_(end), stop_(begin) {}
 
-    // Calls find(window, text) for the window whose FIRST is the byte at `at`, and turns the places it gives into what
-    // next() returns: a bit for each of the STEP bytes from `at` on. The window is zero where there is no text.
+    // Calls find(window, text) for the window whose FIRST bit is the byte at `at`, and shifts the starts it returns
+    // into what next() returns: one bit for each of the STEP bytes from `at` on. The window is zero where there is no
+    // text.
     template <class Window, class Find>
     std::uint64_t starts(const byte_t* at, Find find) {
         const std::size_t before = static_cast<std::size_t>(at - begin_), left = static_cast<std::size_t>(end_ - at);
@@ -183,8 +185,8 @@ protected:
 
     static std::uint64_t first_of(std::uint64_t mask) { return mask & ~(mask << 1); }
 
-    // The first bytes of those `spaces` that other text follows: nothing of `not_before`, a mask of the characters that
-    // have one of `classes`.
+    // The first bytes of those `spaces` that other text follows. `not_before` masks the characters with one of
+    // `classes`, which don't count as that.
     template <class Window>
     std::uint64_t last_spaces(
         const Window& window, std::uint64_t spaces, std::uint64_t not_before, classes_t classes, std::uint64_t text,
@@ -198,8 +200,8 @@ protected:
         return last;
     }
 
-    // The starts with what contractions change, given the quotes that may begin one. Each begins a pre-token that ends
-    // with it, where a pre-token starts at its quote; or, if they are `attached`, it belongs to the one before.
+    // Corrects the starts for contractions, given the quotes that may begin one. A contraction is a pre-token if one
+    // starts at its quote; if `attached`, it belongs to the pre-token before it.
     template <bool any_case, bool attached>
     std::uint64_t with_contractions(std::uint64_t starts, std::uint64_t quotes, const byte_t* at) {
         std::uint64_t left = quotes & DECIDED;
@@ -216,7 +218,7 @@ protected:
             stop_ = quote + length;
             const unsigned first = attached ? i : i + 1;
             if (i + length >= BEFORE + STEP) return starts & ~(ALL << first);
-            // A quote right behind a contraction is the next one's, but no word stands before it to be attached to.
+            // A quote right after a contraction may begin another, but if `attached`, it has no word to attach to.
             left = quotes & DECIDED & ALL << stop_at(starts, first, i + length) << attached;
         }
     }
@@ -226,7 +228,7 @@ protected:
     std::uint64_t stops_ = 0;  // where contractions end in this window
 
 private:
-    // Leaves none of the starts from bit `from` to bit `stop`, and one there; returns `stop`.
+    // Clears the starts from bit `from` to bit `stop`, and sets one at `stop`, which it returns.
     unsigned stop_at(std::uint64_t& starts, unsigned from, unsigned stop) {
         const std::uint64_t at_stop = std::uint64_t{1} << stop;
         starts = (starts & ~(ALL << from)) | (starts & ALL << stop) | at_stop;
@@ -239,15 +241,16 @@ private:
 
 // Where GPT-2's pre-tokens start, window by window.
 //
-// A run of one kind starts a pre-token, unless a blank stands before it. So does a run of white space, and so does
-// its last character, which stays behind (and leads the next run, if it is a blank), but not in front of a digit
-// that is split off: there the text ends, for the pattern.
+// A run of one kind starts a pre-token, unless a blank precedes it. So does a run of white space, and so does its last
+// character, which is left over (and, if a blank, leads the next run), but not before a digit that is split off: for
+// the pattern, the text ends there.
 template <bool split_digits>
 class Gpt2Starts : public WindowRules<1> {
 public:
     Gpt2Starts(const byte_t* begin, const byte_t* end) : WindowRules(begin, end) {}
 
-    // A bit for each of the STEP bytes at `at`, or of those up to the end. To be asked from the beginning on.
+    // One bit for each of the STEP bytes at `at`, or for those up to the end. Call it for successive windows, from the
+    // beginning on.
     std::uint64_t next(const byte_t* at) {
         return starts<Window<false>>(at, [&](const Window<false>& w, std::uint64_t text) {
             constexpr classes_t STOP = split_digits ? DIGIT : 0;
@@ -261,40 +264,40 @@ public:
     }
 };
 
-// Where the pre-tokens of rules start that look at lines, their contractions aside.
+// Where pre-tokens start under rules that treat line breaks apart, before contractions.
 //
-// Runs of letters, of others and of white space do, and every third number of a run; except that
-// - a space that is no line break, and an other that is alone and has no blank before it, lead the letters they
-//   precede; a blank leads the others it precedes;
-// - the line breaks behind others belong to these, and so do the slashes of the window among them.
-// White space is cut behind its last line break, and in front of its last character if that is none.
-class LineRules : public WindowRules<5> {  // a character before, and the last byte of one before that
+// They start at runs of letters, of others and of white space, and at every third number of a run; except that
+// - a space that is no line break, or a single other without a blank before it, leads the letters it precedes; a blank
+//   leads the others it precedes;
+// - line breaks after others belong to them, and so do slashes of the window's mask among those line breaks.
+// White space is cut after its last line break, and before its last character if that is no line break.
+class LineRules : public WindowRules<5> {  // a whole character, and the last byte of the one before
 protected:
     LineRules(const byte_t* begin, const byte_t* end) : WindowRules(begin, end) {}
 
     template <class Window>
     std::uint64_t line_starts(const Window& w, std::uint64_t text, const byte_t* at) {
-        const std::uint64_t blanks = w.spaces & ~w.newlines;  // here in any form
+        const std::uint64_t blanks = w.spaces & ~w.newlines;  // here any white space but line breaks
         const std::uint64_t rest = text & ~(w.letters | w.numbers | w.spaces);
-        const std::uint64_t swallowed = swallow(w.newlines, w.slashes, rest), behind_swallowed = swallowed << 1;
+        const std::uint64_t swallowed = swallow(w.newlines, w.slashes, rest), after_swallowed = swallowed << 1;
         swallowed_before_ = swallowed >> STEP & (FIRST - 1);
         const std::uint64_t first_others = first_of(rest & ~swallowed) & ~(w.blanks << 1);
         const std::uint64_t first_blanks = first_of(blanks);
-        const std::uint64_t behind_newlines = first_blanks & w.newlines << 1 & ~behind_swallowed;
-        return (first_of(w.letters) & ~(blanks << 1) & ~behind(first_others, w.tails)) | first_others |
-               numbers(w.numbers, w.tails) | (first_of(w.spaces) & ~swallowed) | (first_blanks & behind_swallowed) |
-               behind_last_newline(behind_newlines, blanks, w.newlines, at) |
+        const std::uint64_t after_newlines = first_blanks & w.newlines << 1 & ~after_swallowed;
+        return (first_of(w.letters) & ~(blanks << 1) & ~after(first_others, w.tails)) | first_others |
+               numbers(w.numbers, w.tails) | (first_of(w.spaces) & ~swallowed) | (first_blanks & after_swallowed) |
+               after_last_newline(after_newlines, blanks, w.newlines, at) |
                last_spaces(w, blanks, w.spaces, SPACE, text, at);
     }
 
 private:
-    // The places behind characters, given their first bytes.
-    static std::uint64_t behind(std::uint64_t firsts, std::uint64_t tails) {
+    // The places after characters, given their first bytes.
+    static std::uint64_t after(std::uint64_t firsts, std::uint64_t tails) {
         const std::uint64_t next = firsts << 1;
-        return (next | (tails + (next & tails))) & ~tails;  // the sum carries through a character's tail
+        return (next | (tails + (next & tails))) & ~tails;  // the sum carries through continuation bytes
     }
 
-    // The line breaks that follow others, with slashes among them.
+    // The line breaks after others, with the slashes among them.
     std::uint64_t swallow(std::uint64_t newlines, std::uint64_t slashes, std::uint64_t others) const {
         const std::uint64_t first = newlines & others << 1 & ALL << BEFORE;
         std::uint64_t found = swallowed_before_ | first;
@@ -321,8 +324,8 @@ private:
         return starts;
     }
 
-    // Of the blanks behind a line break, those with no line break behind them in their run of white space.
-    std::uint64_t behind_last_newline(
+    // Of blanks after a line break, those with no further line break in their run of white space.
+    std::uint64_t after_last_newline(
         std::uint64_t firsts, std::uint64_t blanks, std::uint64_t newlines, const byte_t* at) const {
         std::uint64_t found = 0;
         for (std::uint64_t rest = firsts & DECIDED; rest != 0; rest &= rest - 1) {
@@ -330,8 +333,8 @@ private:
             const std::uint64_t stop = ~blanks & (blanks + first);
             bool is_cut = stop & newlines;
             if (stop == 0) {  // beyond the window
-                const byte_t* behind = skip(at + trailing_zeros(rest) - BEFORE, end_, SPACE | NEWLINE, SPACE);
-                is_cut = behind != end_ && character_at(behind).classes & NEWLINE;
+                const byte_t* after_run = skip(at + trailing_zeros(rest) - BEFORE, end_, SPACE | NEWLINE, SPACE);
+                is_cut = after_run != end_ && character_at(after_run).classes & NEWLINE;
             }
             if (!is_cut) found |= first;
         }
@@ -356,9 +359,9 @@ public:
 
 // Where GPT-4o's pre-tokens start.
 //
-// A word ends where lower case turns to upper, and takes a contraction with it. Letters that are both, and marks, go on
-// with any word. But where upper case follows them, the end of the run decides; and a mark that follows no word may
-// begin one, or be among others.
+// A word ends where lower case turns to upper, and includes a contraction. Letters without case, and marks, continue
+// any word; where upper case follows them, the end of the run decides. A mark that follows no word may begin one or be
+// among others.
 class Gpt4oStarts : public LineRules {
 public:
     Gpt4oStarts(const byte_t* begin, const byte_t* end) : LineRules(begin, end) {}
@@ -369,8 +372,8 @@ public:
             const std::uint64_t words = line_starts(w, text, at) | (upper & lower << 1);
             const std::uint64_t found = with_contractions<true, true>(words, w.quotes & w.letters << 1, at);
             const std::uint64_t no_word = ~(w.letters << 1) | stops_;
-            const std::uint64_t behind_both = (w.upper & w.lower) << 1;
-            const std::uint64_t unclear = DECIDED & ((upper & behind_both) | (w.marks & ~w.tails & no_word));
+            const std::uint64_t after_both = (w.upper & w.lower) << 1;
+            const std::uint64_t unclear = DECIDED & ((upper & after_both) | (w.marks & ~w.tails & no_word));
             are_cut_short_ = unclear != 0;
             return are_cut_short_ ? found & (lowest_one(unclear) - 1) : found;
         });
@@ -385,7 +388,7 @@ private:
 #endif
 
 // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-// With `split_digits`, each DIGIT is a pre-token of its own and the pattern sees only the pieces between them.
+// With `split_digits`, each DIGIT is a pre-token of its own, and the pattern sees only the pieces in between.
 template <bool split_digits>
 struct Gpt2Rules {
     static constexpr classes_t STOP = split_digits ? DIGIT : 0;
@@ -429,7 +432,7 @@ struct Llama3Rules {
         if (!(first.classes & NEWLINE) && second != end && (character_at(second).classes & LETTER)) {
             return skip_letters<true>(second, end, LETTER, LETTER);
         }
-        const byte_t* others = behind_space(at, end, OTHER);
+        const byte_t* others = after_space(at, end, OTHER);
         if (character_at(others).classes & OTHER) return skip(skip(others, end, OTHER), end, NEWLINE);
         return white_space_by_lines(at, end);
     }
@@ -441,7 +444,7 @@ struct Llama3Rules {
     static bool separates(Neighbour a, Neighbour b) {
         if (a.is(NEWLINE)) return !b.is(SPACE);
         if (a.is(SPACE) || a.kind() == b.kind()) return false;
-        // An OTHER goes on with line breaks, and can lead a run of letters.
+        // Others include line breaks after them, and can lead a run of letters.
         return !(a.is(OTHER) && (b.is(NEWLINE) || b.is(LETTER)));
     }
 };
@@ -456,7 +459,7 @@ struct Gpt4oRules {
         if (const byte_t* letters = cased_letters(at, end, first)) {
             return letters + contraction_length<true>(letters, end);
         }
-        const byte_t* others = behind_space(at, end, OTHER);
+        const byte_t* others = after_space(at, end, OTHER);
         if (character_at(others).classes & OTHER) return line_breaks_and_slashes(skip(others, end, OTHER), end);
         return white_space_by_lines(at, end);
     }
@@ -469,27 +472,27 @@ struct Gpt4oRules {
         if (a.is(NEWLINE)) return !b.is(SPACE) && b.lead != '/';
         if (a.is(SPACE) || a.kind() == b.kind()) return false;
         if (a.is(LETTER)) return b.lead != '\'' && !b.is(UPPER);  // a contraction, a mark
-        // As in llama3; a mark that is among letters ends there too.
+        // As in Llama3Rules; a mark among letters ends there, too.
         return !(a.is(OTHER) && (b.is(NEWLINE) || b.is(LETTER)));
     }
 
 private:
-    // The first two alternatives without C?: their end, or null. Each is tried with the optional first character,
-    // then without it; a mark can be that character and a letter of both cases.
+    // The end of the first two alternatives, without C?, or null. Each is tried with the optional first character, then
+    // without it; a mark can be that character, and a letter of either case.
     static const byte_t* cased_letters(const byte_t* at, const byte_t* end, Character first) {
         const bool can_lead = !(first.classes & (LETTER | NEWLINE));
         const byte_t* second = at + first.length;
         const byte_t* stop;
         if (can_lead && (stop = upper_then_lower(second, end))) return stop;
         if ((stop = upper_then_lower(at, end))) return stop;
-        // Neither ends in a W, so what follows the U+ is no W either.
+        // Neither matched, so no W follows the U+.
         if (can_lead && (stop = skip(second, end, UPPER)) != second) return stop;
         stop = skip(at, end, UPPER);
         return stop != at ? stop : nullptr;
     }
 
-    // U*W+: its end, or null. Where no W follows the run of U, the run gives back up to the last character in it
-    // that is a W too, and that one is the W+.
+    // The end of U*W+, or null. If no W follows the run of U, it backtracks to the last character in it that is also a
+    // W, and that one is the W+.
     static const byte_t* upper_then_lower(const byte_t* at, const byte_t* end) {
         const byte_t* last_lower_end = nullptr;
         while (at != end) {
@@ -509,9 +512,9 @@ private:
     }
 };
 
-constexpr std::size_t SOME = 256, AT_MOST_SOME = SOME + 64;
+constexpr std::size_t BATCH = 256, MOST_IN_BATCH = BATCH + 64;
 
-// Writes the place of each bit, counted from `at`, and up to 7 places without meaning behind them; returns the end.
+// Writes the place of each bit, counted from `at`, then up to 7 meaningless ones; returns the end of the former.
 inline const byte_t** put_places(std::uint64_t bits, const byte_t* at, const byte_t** out) {
     const byte_t** const end = out + count_ones(bits);
     for (; out < end; out += 8) {
@@ -523,12 +526,12 @@ inline const byte_t** put_places(std::uint64_t bits, const byte_t* at, const byt
     return end;
 }
 
-// Calls sink(bounds, n) for some pre-tokens of the text, in order, until there are no more: the i-th of these n goes
-// from bounds[i] to bounds[i + 1]. There are SOME to AT_MOST_SOME of them, at the end of the text there may be less.
+// Calls sink(bounds, n) for batches of the text's pre-tokens, in order; the i-th of the n goes from bounds[i] to
+// bounds[i + 1]. n is BATCH to MOST_IN_BATCH, in the last batch 1 or more.
 template <class Rules, class Sink>
-void scan_some(Rules rules, const byte_t* at, const byte_t* end, Sink&& sink) {
+void scan_in_batches(Rules rules, const byte_t* at, const byte_t* end, Sink&& sink) {
     if (at == end) return;
-    const byte_t* bounds[AT_MOST_SOME + 8];
+    const byte_t* bounds[MOST_IN_BATCH + 8];
     const byte_t** last = bounds;
     const auto flush = [&] {
         sink(static_cast<const byte_t* const*>(bounds), static_cast<std::size_t>(last - bounds));
@@ -542,14 +545,14 @@ void scan_some(Rules rules, const byte_t* at, const byte_t* end, Sink&& sink) {
     while (at != end) {
         next = put_places(starts.next(at), at, next);
         const byte_t* const stop = at + std::min<std::ptrdiff_t>(end - at, Starts::STEP);
-        if (starts.are_cut_short()) {  // rule by rule from the last one, then anew
+        if (starts.are_cut_short()) {  // go on with next() from the last start, then restart
             if (next != bounds) at = *--next;
             for (; at < stop; at = rules.next(at, end)) *next++ = at;
             starts = Starts(at, end);
         } else {
             at = stop;
         }
-        if (next - bounds > static_cast<std::ptrdiff_t>(SOME)) {
+        if (next - bounds > static_cast<std::ptrdiff_t>(BATCH)) {
             last = next - 1;
             flush();
             next = bounds + 1;
@@ -560,7 +563,7 @@ void scan_some(Rules rules, const byte_t* at, const byte_t* end, Sink&& sink) {
 #else
     for (*last = at; at != end;) {
         *++last = at = rules.next(at, end);
-        if (last == bounds + SOME) flush();
+        if (last == bounds + BATCH) flush();
     }
     if (last == bounds) return;
 #endif
@@ -570,14 +573,14 @@ void scan_some(Rules rules, const byte_t* at, const byte_t* end, Sink&& sink) {
 // Calls sink(start, end) for each pre-token of the text, in order.
 template <class Rules, class Sink>
 void scan_by(Rules rules, const byte_t* at, const byte_t* end, Sink&& sink) {
-    scan_some(rules, at, end, [&](const byte_t* const* bounds, std::size_t n) {
+    scan_in_batches(rules, at, end, [&](const byte_t* const* bounds, std::size_t n) {
         for (std::size_t i = 0; i < n; ++i) sink(bounds[i], bounds[i + 1]);
     });
 }
 
 enum class Preset { gpt2, gpt2_digits, llama3, gpt4o };
 
-// Calls `function` with an object of the preset's rules.
+// Calls `function` with the preset's rules.
 template <class Function>
 auto with_rules(Preset preset, Function function) {
     switch (preset) {
@@ -588,17 +591,17 @@ auto with_rules(Preset preset, Function function) {
     }
 }
 
-// The same for a preset.
+// scan_by() for a preset.
 template <class Sink>
 void scan(Preset preset, const byte_t* at, const byte_t* end, Sink&& sink) {
     with_rules(preset, [&](auto rules) { scan_by(rules, at, end, sink); });
 }
 
-// The largest offset > 0 where `separates` holds between the characters around it, or 0. The text may be any
-// bytes: only whole, well-formed characters count. Cost: reads back from the end up to the answer.
+// The largest offset > 0 with characters on both sides that the rules separate, or 0. The text may be any bytes: only
+// complete, well-formed characters count. Reads back from the end as far as the result.
 inline std::size_t last_cut(Preset preset, const byte_t* begin, const byte_t* end) {
     return with_rules(preset, [&](auto rules) -> std::size_t {
-        const byte_t* after = nullptr;  // the nearest character behind `at`
+        const byte_t* after = nullptr;  // the nearest character after `at`
         for (const byte_t* at = end; at != begin;) {
             --at;
             const std::size_t length = character_length(at, end);

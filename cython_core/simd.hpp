@@ -1,5 +1,5 @@
-// The few instructions in use that C++ has no names for: SSE2, which every x86-64 has, and what counts bits and loads
-// ahead. Elsewhere plain loops do the same.
+// The few instructions we need beyond C++17: SSE2, which every x86-64 has, bit counting and prefetching. Other
+// processors run plain loops.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace hf_scaffold {
 
-// The number of zero bits below the lowest one bit of bits != 0.
+// The number of zeros below the lowest set bit. bits != 0.
 inline unsigned trailing_zeros(unsigned bits) {
 #ifdef _MSC_VER
     unsigned long index;
@@ -48,7 +48,7 @@ inline unsigned count_ones(std::uint64_t bits) {
 
 inline std::uint64_t lowest_one(std::uint64_t bits) { return bits & (~bits + 1); }
 
-// Begins to load the cache line of `address`.
+// Starts loading the cache line of `address`.
 inline void prefetch(const void* address) {
 #ifdef HF_SCAFFOLD_SSE2
     _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0);
@@ -59,8 +59,8 @@ inline void prefetch(const void* address) {
 #endif
 }
 
-// Begins to load memory a little at a time. What is not in the order in which the processor would guess comes early so,
-// and what is being worked on meanwhile doesn't wait for it.
+// Prefetches memory a little at a time: where the hardware can't predict the order, data still arrives early, without
+// delaying the work in progress.
 class SlowPrefetch {
 public:
     void aim(const void* begin, std::size_t size) {
@@ -68,7 +68,7 @@ public:
         end_ = next_ + size;
     }
 
-    void go_on(unsigned n_lines) {
+    void advance(unsigned n_lines) {
         for (; n_lines != 0 && next_ < end_; --n_lines, next_ += 64) prefetch(next_);
     }
 

@@ -1,7 +1,7 @@
-// A batch of texts to token ids, on all cores.
+// From a batch of texts to token ids, on all cores.
 //
-// text → UTF-8 → stretches between added tokens → pre-tokens → ids. Texts are gathered into tasks of about the same
-// size, long ones cut where pre-tokens are sure to end, and threads take the tasks in turn.
+// text → UTF-8 → stretches between added tokens → pre-tokens → ids. Tasks of similar size hold several texts, or part
+// of a long one, cut where pre-tokens are sure to end. Threads take the tasks in turn.
 #pragma once
 
 #include <algorithm>
@@ -29,21 +29,21 @@
 
 namespace hf_scaffold {
 
-// How a text encodes, apart from what calls remember.
+// How to encode a text; without state.
 struct Pipeline {
     Preset preset;
     const BpeEncoder* bpe;
     const AddedTokens* first;   // found in the whole text
-    const AddedTokens* second;  // found between those
+    const AddedTokens* second;  // found in the text between those
 };
 
-// BPE-dropout: its probability, and for each text where its chances come from.
+// BPE-dropout: its probability, and each text's seed.
 struct Dropout {
     float p = 0;
     const std::uint64_t* streams = nullptr;
 };
 
-// A text of `length` units: ASCII where width is 0, else characters of 1, 2 or 4 bytes; or bytes that may be UTF-8.
+// A text of `length` units: ASCII if width is 0; characters of 1, 2 or 4 bytes; or bytes that may be UTF-8.
 constexpr int MAYBE_UTF8 = -1;
 struct Text {
     const void* data;
@@ -51,10 +51,10 @@ struct Text {
     int width;
 };
 
-// The UTF-8 of a text: the text's own bytes, or a copy. One after another, texts can take each other's room.
+// The UTF-8 of a text: its own bytes, or a copy in a buffer that the next text reuses.
 class Utf8 {
 public:
-    // False for a lone surrogate, which UTF-8 can't express, and for bytes that are no UTF-8.
+    // False for text with a lone surrogate, which UTF-8 can't express, and for bytes that are not UTF-8.
     bool hold(const Text& text) {
         if (text.width <= 0) {
             begin_ = static_cast<const byte_t*>(text.data);
@@ -72,8 +72,7 @@ public:
     const byte_t* end() const { return end_; }
 
     static std::size_t most_bytes(const Text& text) {
-        const int longest = text.width <= 0 ? 1 : text.width == 4 ? 4 : text.width + 1;
-        return text.length * static_cast<std::size_t>(longest);
+        return text.length * (text.width <= 0 ? 1 : most_utf8_bytes(static_cast<std::size_t>(text.width)));
     }
 
 private:
@@ -88,8 +87,8 @@ private:
     const byte_t* end_ = nullptr;
 };
 
-// Runs work() on `n` threads, the caller's among them, and throws what any of them threw. The caller's polls while it
-// waits for the others, which are to poll, too.
+// Runs work() on `n` threads, including the caller's, and rethrows what any of them threw. The caller's thread polls
+// while it waits for the others; work() must poll, too.
 template <class Work>
 void run_on_threads(std::size_t n, Interrupt& interrupt, Work work) {
     std::exception_ptr thrown;
@@ -118,7 +117,7 @@ void run_on_threads(std::size_t n, Interrupt& interrupt, Work work) {
             ++n_at_work;
         }
     } catch (const std::exception&) {
-        // No more threads, or no memory for them, to be had: those there are do the work.
+        // Out of threads or memory: those that started do the work.
     }
     guarded(work);
     for (std::unique_lock<std::mutex> lock(mutex); n_at_work != 0;) {
@@ -141,13 +140,14 @@ public:
         n_units_ += text.length;
     }
 
-    // Encodes until all is done; or until the cache is full or retired: then call it again with another one. Where
-    // there is no other one yet, a full cache has to do for some tasks. Not to be called again after it has thrown.
-    bool run(IdCache& cache, bool has_successor, Interrupt& interrupt) {
+    // Encodes until all is done, and returns true; or until the cache is full or retired, and returns false: call it
+    // again with its successor. A cache that can't be replaced yet serves some more tasks though full. Don't call it
+    // again after it threw.
+    bool run(IdCache& cache, bool is_replaceable, Interrupt& interrupt) {
         if (tasks_.empty()) plan(interrupt);
         const std::size_t left = tasks_.size() - std::min(tasks_.size(), next_.load());
         const auto may_go_on = [&](std::size_t n_done) {
-            return !cache.is_retired() && (has_successor ? !cache.is_full() : n_done < FEW_TASKS);
+            return !cache.is_retired() && (is_replaceable ? !cache.is_full() : n_done < FEW_TASKS);
         };
         run_on_threads(std::min(n_threads_, left), interrupt, [&] {
             try {
@@ -158,19 +158,18 @@ public:
                     worker.encode(i);
                 }
             } catch (...) {
-                next_ = tasks_.size();  // nobody needs the others any more
+                next_ = tasks_.size();  // skip the rest
                 throw;
             }
         });
         return next_.load() >= tasks_.size();
     }
 
-    // What came of a text: OK; NOT_TEXT where there is no UTF-8 of it; UNSURE where `tokenizers` must find the added
-    // tokens.
+    // The outcome for a text. NOT_TEXT: it has no UTF-8. UNSURE: only `tokenizers` can find the added tokens.
     enum Status : std::uint8_t { OK, NOT_TEXT, UNSURE };
     Status status(std::size_t text) const { return status_[text]; }
 
-    // The ends of the texts' ids in the ids of all.
+    // Writes where each text's ids end in ids().
     void ends(std::int64_t* out) const {
         std::fill_n(out, texts_.size(), 0);
         std::int64_t end = 0;
@@ -190,14 +189,14 @@ private:
     static constexpr std::size_t FEW_TASKS = 16;
     static constexpr std::size_t MOST_THREADS = 256;
 
-    // A text for all threads, cut into pieces: added tokens, and stretches of text that are not too long.
+    // A text for all threads, cut into pieces: added tokens, and stretches of text of limited length.
     struct LongText {
         std::size_t text;
         Utf8 utf8 = {};
         std::vector<Stretch> pieces = {};
     };
 
-    // Whole texts in a row; or of a long text some pieces in a row.
+    // Consecutive texts, or consecutive pieces of a long one.
     struct Task {
         std::size_t text;
         std::size_t n_texts;
@@ -338,11 +337,11 @@ private:
             return OK;
         }
 
-        // A stretch of the text's UTF-8.
+        // Appends a stretch of the text's UTF-8.
         template <class Rules>
         void append(Rules rules, const Stretch& stretch, const Utf8& utf8, std::size_t text) {
             if (stretch.id != NO_ID) {
-                *next_++ = stretch.id;  // of at least one byte
+                *next_++ = stretch.id;  // there is room: it has at least one byte
             } else if (batch_.dropout_.p > 0) {
                 append_dropping(rules, stretch, batch_.dropout_.streams[text], utf8.begin());
             } else {
@@ -353,9 +352,9 @@ private:
         // Bytes up to `readable` may be read.
         template <class Rules>
         void append_text(Rules rules, const Stretch& stretch, const byte_t* readable) {
-            scan_some(rules, stretch.begin, stretch.end, [&](const byte_t* const* bounds, std::size_t n) {
+            scan_in_batches(rules, stretch.begin, stretch.end, [&](const byte_t* const* bounds, std::size_t n) {
                 steps_.next();
-                next_text_.go_on(48);  // that many lines are about as much text as is looked up here
+                next_text_.advance(48);  // about as many cache lines as this batch of text has
                 cache_.keys_of(bounds, n, readable, keys_.data());
                 for (std::size_t i = 0;; ++i) {
                     i += cache_.find(bounds + i, keys_.data() + i, n - i, next_);
@@ -365,7 +364,7 @@ private:
             });
         }
 
-        // Each pre-token anew: where it stands is what its chances depend on.
+        // Without the cache: what is dropped depends on a pre-token's place.
         template <class Rules>
         void append_dropping(Rules rules, const Stretch& stretch, std::uint64_t stream, const byte_t* begin) {
             for (const byte_t* at = stretch.begin; at != stretch.end;) {
@@ -386,14 +385,14 @@ private:
             cache_.add(bytes, length, key, ids_.data(), ids_.size());
         }
 
-        // Begins with no ids, and room for one for each of so many bytes. That much room there always is for the bytes
-        // still to come, so that what the cache holds, no more ids than bytes, is written without a look at it.
+        // Starts a task of `n_bytes`, with no ids and room for one per byte. From then on there is always room for one
+        // id per byte still to come; cached pre-tokens have at most that many, so they are written unchecked.
         void start(std::size_t n_bytes) {
             next_ = out_.room_for(n_bytes + IdCache::SPARE);
             n_spare_ = 0;
         }
 
-        // What ids_ holds, of so many bytes. Only rules and replacements of someone else's make more ids than bytes.
+        // Appends ids_, the ids of `n_bytes`. Only foreign rules and replacements make more ids than bytes.
         void append_ids(std::size_t n_bytes) {
             if (ids_.size() > n_bytes) make_room(ids_.size() - n_bytes);
             next_ = std::copy(ids_.begin(), ids_.end(), next_);
@@ -419,10 +418,10 @@ private:
         Utf8 utf8_;
         SlowPrefetch next_text_;
         std::vector<Stretch> stretches_;
-        std::array<IdCache::Key, AT_MOST_SOME> keys_;
+        std::array<IdCache::Key, MOST_IN_BATCH> keys_;
         Scratch<token_id_t> out_;
-        std::size_t n_spare_ = 0;     // room in out_ beyond one id a byte
-        token_id_t* next_ = nullptr;  // behind the ids of the task
+        std::size_t n_spare_ = 0;     // room in out_ beyond one id per byte
+        token_id_t* next_ = nullptr;  // the end of the task's ids
     };
 
     Pipeline pipeline_;

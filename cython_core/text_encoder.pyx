@@ -8,11 +8,9 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy
 from libcpp.memory cimport make_shared, shared_ptr, unique_ptr, weak_ptr
 
-from hf_scaffold.errors import ConfigurationError
-
 from bpe_encoder cimport BpeEncoder, add_rules, checked, set_bytes, set_replacements
 from interrupt cimport Interrupt
-from presets cimport Preset
+from presets cimport Preset, preset_of
 from widths cimport token_id_t
 
 
@@ -91,16 +89,8 @@ cdef extern from "text_encoder.hpp" namespace "hf_scaffold" nogil:
     int UNSURE "hf_scaffold::Batch::UNSURE"
 
 
-cdef dict PRESETS = {
-    "gpt2": <int>Preset.gpt2,
-    "gpt2-digits": <int>Preset.gpt2_digits,
-    "llama3": <int>Preset.llama3,
-    "gpt4o": <int>Preset.gpt4o,
-}
-
-
-# A view of the characters: the string must outlive it. ASCII is UTF-8 as it stands. A string of other characters is
-# converted by the worker that encodes it; CPython's own conversion would stay with the string and double its size.
+# A view of the characters; the string must outlive it. ASCII already is UTF-8. The worker that encodes another string
+# converts it: CPython would cache its own conversion in the string, doubling its size.
 cdef Text text_of(object text):
     cdef Text view
     view.data = PyUnicode_DATA(text)
@@ -109,14 +99,14 @@ cdef Text text_of(object text):
     return view
 
 
-# NumPy takes longer to import than a tokenizer takes to load, and single texts don't need it.
+# NumPy takes longer to import than a tokenizer to load, and single texts don't need it.
 cdef numpy():
     import numpy
 
     return numpy
 
 
-# The ids as an array, which from now on has their memory.
+# The ids as an array, which takes over their memory.
 cdef array_of(IdBuffer& ids):
     np = numpy()
     cdef Py_ssize_t n = ids.size()
@@ -129,15 +119,15 @@ cdef array_of(IdBuffer& ids):
 
 
 cdef class AddedTokenFinder:
-    """Added tokens as they are found in text. Immutable.
+    """Finds added tokens in text. Immutable.
 
     Args:
         tokens: (content, id, single_word, lstrip, rstrip, normalized, ignored) of each; ignored ones are found
-            and then read as text.
+            but read as text.
     Raises:
         ValueError: an id is negative.
-        OverflowError: an id is above 2**31 - 1, or the contents have 4 GiB.
-    Cost: time and memory linear in the length of the contents, but for sorting them; finding is linear in the text.
+        OverflowError: an id is above 2**31 - 1, or the contents have 4 GiB or more.
+    Cost: building is linear in the length of the contents, apart from sorting them; finding is linear in the text.
     """
 
     cdef AddedTokens first
@@ -149,7 +139,7 @@ cdef class AddedTokenFinder:
         for content, token_id, single_word, lstrip, rstrip, normalized, ignored in tokens:
             utf8 = content.encode()
             if not utf8:
-                continue  # such a token is never found
+                continue  # never found
             token.id = checked(token_id)
             token.single_word, token.lstrip, token.rstrip = single_word, lstrip, rstrip
             token.ignored = ignored
@@ -162,7 +152,7 @@ cdef class AddedTokenFinder:
 
 
 def rules_of(list merges not None, dict ids not None):
-    """Merges, pairs of tokens, as `TextEncoder` takes them, given the ids of tokens."""
+    """Merges, as pairs of tokens, in the form that `TextEncoder` takes, given the tokens' ids."""
     cdef tuple kept = tuple(merges)
     cdef Py_ssize_t i, n = len(kept)
     cdef token_id_t[:, ::1] row = view.array((max(n, 1), 3), sizeof(token_id_t), "i", mode="c")
@@ -174,17 +164,17 @@ def rules_of(list merges not None, dict ids not None):
 cdef class TextEncoder:
     """Token ids of text that a preset splits: BPE over all rules, then replacement of tokens.
 
-    Calls may run concurrently, and share a cache from pre-tokens to ids. It takes 64 MiB at most, whatever the texts,
-    and for as long as calls still use the one that it replaced, twice that.
+    Calls may run concurrently, and share a cache from pre-tokens to ids. It takes at most 64 MiB, whatever the texts;
+    twice that while calls still use its predecessor.
 
     Args:
-        preset: A name in `hf_scaffold.text.pretokenizers.PRESETS`.
-        byte_ids: int32, 256: the token of each byte, -1 where the byte has none and is dropped.
+        preset: A name in `hf_scaffold.text.presets.ENTRIES`.
+        byte_ids: int32, 256: the token of each byte; -1 for a byte that has none and is dropped.
         rules: int32, (n, 3): left, right and merged token, in rank order.
-        replacements: Token to the tokens that replace it in the output.
+        replacements: From a token to the tokens that replace it in the output.
     Raises:
         ConfigurationError: no preset of that name.
-        ValueError: an id is negative; `byte_ids` or `rules` has another shape.
+        ValueError: an id is negative, or `byte_ids` or `rules` has the wrong shape.
         OverflowError: an id is above 2**31 - 1.
     """
 
@@ -193,7 +183,7 @@ cdef class TextEncoder:
     cdef shared_ptr[IdCache] cache
     cdef weak_ptr[IdCache] previous_cache
 
-    # Not __init__, which may be left out, or called again while others encode.
+    # Not __init__, which subclasses may skip, and callers may call again while others encode.
     def __cinit__(
         self,
         str preset not None,
@@ -203,9 +193,7 @@ cdef class TextEncoder:
         *,
         bint _colliding=False,
     ):
-        if preset not in PRESETS:
-            raise ConfigurationError(f"no native scanner for pre-tokenizer {preset!r}; there are: {', '.join(PRESETS)}")
-        self.preset = <Preset><int>PRESETS[preset]
+        self.preset = preset_of(preset)
         self.cache = make_shared[IdCache](HashKey.colliding() if _colliding else HashKey())
         self.bpe.reset(new BpeEncoder(rules.shape[0]))
         set_bytes(self.bpe.get(), byte_ids, "byte_ids")
@@ -219,12 +207,12 @@ cdef class TextEncoder:
 
     @property
     def longest_probe(self):
-        """The most entries that one look-up compares: a few dozen at most, whatever texts and merges are."""
+        """The most entries one look-up compares: a few dozen at most, whatever the texts and merges."""
         return max(self.bpe.get().longest_probe(), self.cache.get().longest_probe())
 
     @property
     def cache_bytes(self):
-        """The memory of the cache; and of the one before it, as long as a call uses that."""
+        """The memory of the cache, and of its predecessor while calls still use that."""
         cdef shared_ptr[IdCache] previous = self.previous_cache.lock()
         return self.cache.get().n_bytes() + (previous.get().n_bytes() if previous else 0)
 
@@ -241,18 +229,18 @@ cdef class TextEncoder:
         Args:
             texts: Sequence of str.
             added: The tokens to find first.
-            dropout: The probability with which a merge is passed over.
-            streams: uint64, of each text: with its bytes, all that what is dropped depends on.
+            dropout: The probability of dropping a merge.
+            streams: uint64, a seed for each text. Seed and bytes alone decide which merges are dropped.
         Returns:
-            int32 ids of all texts one after another; n + 1 int64 offsets into them; and the indices of the texts
-            that could not be encoded, whose rows are empty: those with a lone surrogate, and those in which only
-            `tokenizers` knows whether a single_word token stands alone.
+            int32 ids of all texts, concatenated; n + 1 int64 offsets into them; and the indices of the texts that could
+            not be encoded, whose rows are empty: those with a lone surrogate, and those in which only `tokenizers` can
+            tell whether a single_word token stands alone.
         Raises:
-            TypeError: something is no str.
-            ValueError: there is dropout, but not a stream for each text.
+            TypeError: something is not a str.
+            ValueError: there is dropout, but not one stream for each text.
         Cost: O(n log n) for the longest pre-token, O(n) for the rest.
         """
-        # The tuple keeps the texts alive while other threads may change the caller's sequence.
+        # The tuple keeps the texts alive, whatever other threads do to the caller's sequence.
         cdef tuple kept = tuple(texts)
         cdef Py_ssize_t i, n = len(kept)
         cdef unique_ptr[Batch] batch
@@ -270,18 +258,22 @@ cdef class TextEncoder:
         return self.arrays(batch.get(), n)
 
     def encode_utf8(
-        self, const unsigned char[::1] data, const int64_t[::1] offsets, AddedTokenFinder added not None, size_t n_threads=1
+        self,
+        const unsigned char[::1] data,
+        const int64_t[::1] offsets,
+        AddedTokenFinder added not None,
+        size_t n_threads=1,
     ):
-        """`encode` of texts that lie one after another as UTF-8.
+        """`encode` for concatenated texts in UTF-8.
 
         Args:
-            data: Text i is data[offsets[i]:offsets[i + 1]]. Copied if it can be written to: what another thread puts
-                there after it has been checked would be no UTF-8.
+            data: Text i is data[offsets[i]:offsets[i + 1]]. Copied if writable: another thread might change it after
+                the check for UTF-8.
             offsets: int64, n + 1, ascending.
         Returns:
-            As `encode`; texts that are no UTF-8 are among those that could not be encoded.
+            As `encode`; texts that are not UTF-8 are among those that could not be encoded.
         Raises:
-            ValueError: the offsets reach beyond data.
+            ValueError: the offsets descend or leave data.
         """
         cdef Py_ssize_t i, n = offsets.shape[0] - 1
         cdef int64_t begin, end
@@ -303,7 +295,7 @@ cdef class TextEncoder:
         return self.arrays(batch.get(), n)
 
     def encode_one(self, text, AddedTokenFinder added not None):
-        """The ids of one text, on this thread; None where `encode` would name it among those it could not encode."""
+        """The ids of one text, encoded on this thread; None if `encode` could not encode it."""
         if not isinstance(text, str):
             raise TypeError(f"expected str, not {type(text).__name__}")
         cdef unique_ptr[Batch] batch
@@ -331,17 +323,17 @@ cdef class TextEncoder:
             batch.ends(&ends[1])
         return array_of(batch.ids()), offsets, [i for i in range(n) if batch.status(i) != OK]
 
-    # The cache is taken, and its successor put in place, with the GIL held; calls that run meanwhile go on with theirs
-    # until it tells them to leave. There is no third one while two are in use, however many calls there are.
+    # The GIL guards taking the cache and replacing it; running calls go on with theirs until it is retired. There are
+    # never more than two caches, however many calls run.
     cdef run(self, Batch* batch):
         cdef shared_ptr[IdCache] cache
-        cdef bint done = False, has_successor
+        cdef bint done = False, is_replaceable
         cdef Interrupt interrupt
         while not done:
             cache = self.cache
-            has_successor = self.previous_cache.expired()
+            is_replaceable = self.previous_cache.expired()
             with nogil:
-                done = batch.run(cache.get()[0], has_successor, interrupt)
+                done = batch.run(cache.get()[0], is_replaceable, interrupt)
             if cache.get().is_full() and self.cache.get() == cache.get() and self.previous_cache.expired():
                 self.cache = cache.get().successor()
                 self.previous_cache = weak_ptr[IdCache](cache)
@@ -354,14 +346,14 @@ def framed(
     const token_id_t[::1] before,
     const token_id_t[::1] after,
 ):
-    """Rows of ids with the same special tokens before and after each.
+    """Put the same special tokens before and after each row of ids.
 
     Args:
         ids: int32: row i is ids[offsets[i]:offsets[i + 1]], offsets[0] being 0.
         offsets: int64, n + 1, ascending.
         before, after: int32.
     Returns:
-        The new ids, and their offsets.
+        The new ids and their offsets.
     Raises:
         ValueError: the offsets don't ascend, or reach beyond the ids.
     """
@@ -378,7 +370,7 @@ def framed(
     return made, ends
 
 
-# Here and below: whoever holds the arrays may change them meanwhile, so what they say is checked where it is used.
+# Here and below: other threads may change the arrays meanwhile, so values are checked where they are used.
 cdef int frame(
     const token_id_t[::1] ids,
     const int64_t[::1] offsets,
@@ -423,10 +415,10 @@ def rows_as_lists(
 
     Args:
         ids: The ids of all sequences.
-        spans: int64, (rows, sequences, 2): where a row's sequences begin and end in them.
+        spans: int64, (rows, sequences, 2): where a row's sequences begin and end in `ids`.
         template: A row's special tokens; -1 and -2 stand for its first and second sequence.
-        padding: int64, (rows, 2): the padding before the row and after it.
-        numbers: The first ids as objects, in order: building a list of those beats making a new object for each.
+        padding: int64, (rows, 2): the number of pad tokens before and after the row.
+        numbers: The ints from 0 on, as far as they are kept: reusing them beats creating an object per id.
     Raises:
         ValueError: the template has another sequence, a span reaches beyond the ids, or padding is negative.
     """
@@ -436,7 +428,7 @@ def rows_as_lists(
     cdef list items
     if spans.shape[2] != 2 or padding.shape[0] != n or padding.shape[1] != 2:
         raise ValueError(f"spans must be of shape {n}, sequences, 2; padding of {n}, 2")
-    cdef bint had_gc = PyGC_Disable()  # it would walk through the half-built lists again and again
+    cdef bint had_gc = PyGC_Disable()  # it would traverse the half-built lists again and again
     try:
         for row in range(n):
             size = sum_of(padding[row, 0], padding[row, 1])
@@ -468,7 +460,7 @@ cdef inline int64_t sum_of(int64_t size, int64_t more) except -1:
     return size + more
 
 
-# How many ids a piece of a template has in this row; for a sequence also where it begins.
+# How many ids a piece of a template has in this row; for a sequence, sets *begin to where it begins.
 cdef inline int64_t piece_size(
     token_id_t piece, const int64_t[:, :, ::1] spans, Py_ssize_t row, Py_ssize_t n_ids, int64_t* begin
 ) except -1 nogil:
@@ -526,7 +518,7 @@ cdef inline int put(list items, Py_ssize_t at, list numbers, token_id_t token_id
 
 
 def constant_lists(value, const int64_t[::1] lengths):
-    """A list of each length that holds nothing but the value."""
+    """For each length, a list of that many copies of the value."""
     cdef Py_ssize_t i, n = lengths.shape[0]
     cdef list result = [None] * n
     cdef bint had_gc = PyGC_Disable()  # as above
@@ -546,13 +538,13 @@ def fill_rows(
     const token_id_t[::1] template,
     const int64_t[::1] left,
 ):
-    """Write rows of ids with special tokens into a matrix that holds padding.
+    """Write rows of ids with special tokens into a matrix prefilled with padding.
 
     Args:
         out: int64, (rows, width): written from column left[row] on.
         ids, spans, template: As in `rows_as_lists`.
     Raises:
-        ValueError: as there; or a row is too long for the matrix.
+        ValueError: as there; or a row doesn't fit.
     """
     with nogil:
         fill(out, ids, spans, template, left)

@@ -13,17 +13,17 @@ cdef extern from "Python.h":
 
 
 cdef class TokenDecoder:
-    """Text of token ids: the bytes of the tokens, read as UTF-8. Immutable.
+    """Text of token ids: their tokens' bytes, read as UTF-8. Immutable.
 
     Args:
-        tokens: Id to the bytes of its token; an id that is left out shows nothing.
+        tokens: From an id to its token's bytes; ids left out decode to nothing.
     Raises:
         OverflowError: an id is below 0 or above 2**32 - 1.
-    Cost: memory follows the number of tokens and their lengths, never the ids.
+    Cost: memory grows with the number of tokens and their lengths, never with the ids.
     """
 
-    # The token of id i is data[offsets[i]:offsets[i + 1]]; that of a high id, far above the number of tokens,
-    # data[high_offsets[i]:high_offsets[i + 1]] where high_ids[i] is the id.
+    # Id i has the token data[offsets[i]:offsets[i + 1]]. An id far above the number of tokens is some high_ids[i], with
+    # the token data[high_offsets[i]:high_offsets[i + 1]].
     cdef string data
     cdef vector[size_t] offsets
     cdef vector[uint32_t] high_ids
@@ -46,11 +46,11 @@ cdef class TokenDecoder:
         self.high_offsets.push_back(self.data.size())
 
     def decode(self, list ids not None):
-        """The text; U+FFFD stands for what is no UTF-8, ids without a token for nothing.
+        """The text, with U+FFFD for bytes that are not UTF-8. Ids without a token add nothing.
 
         Raises:
             OverflowError: an id is below 0 or above 2**32 - 1.
-            TypeError: an id is no integer.
+            TypeError: an id is not an integer.
         Example:
             >>> TokenDecoder({0: b"caf", 1: b"\\xc3", 2: b"\\xa9"}).decode([0, 1, 2, 1])
             'café\\ufffd'
@@ -60,7 +60,7 @@ cdef class TokenDecoder:
         cdef long long token_id
         cdef size_t n = self.offsets.size()
         text.reserve(4 * PyList_GET_SIZE(ids))
-        # A number's own __index__ may change the list, so its size is read again.
+        # An item's __index__ may change the list, so read its size anew.
         i = 0
         while i < PyList_GET_SIZE(ids):
             number = <object>PyList_GET_ITEM(ids, i)

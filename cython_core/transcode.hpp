@@ -1,4 +1,4 @@
-// Python's strings as UTF-8: the characters of a str are 1, 2 or 4 bytes wide, whichever its widest one needs.
+// From Python's strings to UTF-8. A str stores its characters as units of 1, 2 or 4 bytes, as its widest one needs.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace hf_scaffold {
 
 constexpr unsigned AT_ONCE = 16;
 
-// Writes the low bytes of AT_ONCE readable characters to `out`; returns a bit for each that is not ASCII.
+// Writes the low bytes of AT_ONCE characters to `out`; returns a mask with a bit for each that is not ASCII.
 template <class Unit>
 unsigned copy_low_bytes(const Unit* at, byte_t* out) {
     unsigned beyond = 0;
@@ -35,8 +35,8 @@ inline unsigned copy_low_bytes(const std::uint16_t* at, byte_t* out) {
 }
 #endif
 
-// The UTF-8 of a character as a number, first byte lowest, and its length. Without a branch on what it is, which in text
-// of many scripts can't be guessed; and compilers make vectors of it.
+// Sets `bytes` to the UTF-8 of a character, first byte lowest, and `length` to its length. Branchless, since text in
+// many scripts is unpredictable, and so that compilers vectorize it.
 template <class Unit>
 void as_utf8(Unit unit, std::uint32_t& bytes, std::uint32_t& length) {
     const std::uint32_t code = unit, last = code & 0x3F;
@@ -47,7 +47,7 @@ void as_utf8(Unit unit, std::uint32_t& bytes, std::uint32_t& length) {
     length = 1u + (code >= 0x80) + (code >= 0x800) + (sizeof unit == 4 && code >= 0x10000);
 }
 
-// Writes a character as UTF-8 to `out`, and up to 3 bytes without meaning behind it; returns the end.
+// Writes a character as UTF-8 to `out`, followed by up to 3 meaningless bytes; returns the end of the former.
 template <class Unit>
 byte_t* put(Unit unit, byte_t* out) {
     std::uint32_t bytes, length;
@@ -56,7 +56,7 @@ byte_t* put(Unit unit, byte_t* out) {
     return out + length;
 }
 
-// The same for AT_ONCE characters.
+// put() for AT_ONCE characters.
 template <class Unit>
 byte_t* put_all(const Unit* at, byte_t* out) {
     std::uint32_t bytes[AT_ONCE], lengths[AT_ONCE];
@@ -68,8 +68,11 @@ byte_t* put_all(const Unit* at, byte_t* out) {
     return out;
 }
 
-// Writes the characters as UTF-8 to `out`, which has room for 4 bytes for each and AT_ONCE more; returns the end, or
-// null at a lone surrogate, which UTF-8 can't express.
+// The most bytes of UTF-8 that a character takes, given the size of the units that store it.
+constexpr std::size_t most_utf8_bytes(std::size_t unit_size) { return unit_size == 4 ? 4 : unit_size + 1; }
+
+// Writes the characters as UTF-8 to `out`, which has room for most_utf8_bytes(sizeof(Unit)) for each and AT_ONCE bytes
+// more. Returns the end; null if there is a lone surrogate, which UTF-8 can't express.
 template <class Unit>
 byte_t* to_utf8(const Unit* at, const Unit* end, byte_t* out) {
     bool is_text = true;
@@ -78,7 +81,7 @@ byte_t* to_utf8(const Unit* at, const Unit* end, byte_t* out) {
     };
     while (end - at >= static_cast<std::ptrdiff_t>(AT_ONCE)) {
         const unsigned beyond = copy_low_bytes(at, out);
-        if (beyond == 0) {  // adding a constant lets the next be loaded before these have been tested
+        if (beyond == 0) {  // adding a constant lets the next load start before this test is done
             at += AT_ONCE;
             out += AT_ONCE;
         } else if ((beyond & (beyond - 1)) == 0) {

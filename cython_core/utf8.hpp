@@ -1,4 +1,4 @@
-// Reading UTF-8: validation of untrusted bytes, and classes of the characters of valid text.
+// Reading UTF-8: validation of untrusted bytes, character classes of valid text.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@ namespace hf_scaffold {
 
 using byte_t = unsigned char;
 
-// The length of the character that starts at `at`; 0 where no whole, well-formed one does (Unicode, table 3-7).
-// Reads nothing at or past `end`; `at` < `end`.
+// The length of the character at `at` < `end`; 0 if no complete, well-formed one starts there (Unicode, table 3-7).
+// Reads nothing at or past `end`.
 inline std::size_t character_length(const byte_t* at, const byte_t* end) {
     const byte_t lead = *at;
     if (lead < 0x80) return 1;
     const std::size_t length = lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
     if (length == 0 || static_cast<std::size_t>(end - at) < length) return 0;
-    // The second byte's range shuts out overlong forms, surrogates and code points past U+10FFFF.
+    // The second byte's range excludes overlong forms, surrogates and code points above U+10FFFF.
     const byte_t lowest = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
     const byte_t highest = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
     if (at[1] < lowest || at[1] > highest) return 0;
@@ -69,8 +69,7 @@ inline Character long_character_at(const byte_t* at) {
     return {UNICODE_CLASSES[UNICODE_BLOCK[code / UNICODE_BLOCK_SIZE]][code % UNICODE_BLOCK_SIZE], length};
 }
 
-// The character at `at`, the start of a whole character of valid UTF-8. Small, so that the scanners' loops take in
-// the ASCII half of it.
+// The character at `at`, in valid UTF-8. Small, so that the scanners inline its ASCII path.
 inline Character character_at(const byte_t* at) {
     if (*at < 0x80) return {UNICODE_CLASSES[0][*at], 1};
     return long_character_at(at);

@@ -1,4 +1,4 @@
-# The integer widths of the core, as Cython sees them; widths.hpp holds the definitions.
+# The core's integer widths, as Cython sees them; widths.hpp defines them.
 from libcpp cimport bool
 
 cdef extern from "widths.hpp" namespace "hf_scaffold" nogil:

@@ -1,4 +1,4 @@
-// What the characters in 64 bytes of text are, as bit masks: rules then look at all of them at once.
+// Character classes of 64 bytes of text as bit masks, so that rules handle all of them at once.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace hf_scaffold {
 
-// In every mask a bit for each of 64 bytes. All bytes of a character have its bit in letters, numbers, digits and
-// spaces, and in upper and lower.
+// Each mask has one bit per byte. In letters, numbers, digits, spaces, upper and lower, all bytes of a character have
+// its bit.
 constexpr unsigned WINDOW_SIZE = 64;
 template <bool has_cases>
 struct Window {
     std::uint64_t letters = 0, numbers = 0, digits = 0, spaces = 0;
     std::uint64_t blanks = 0, newlines = 0, quotes = 0;  // ' ', [\r\n] and '\''
     std::uint64_t long_spaces = 0;                       // the first bytes of spaces that are not ASCII
-    std::uint64_t tails = 0;                             // the bytes of characters behind their first
-    // Only if it has cases. Then `letters` are all of upper or lower: marks, too, which are both.
+    std::uint64_t tails = 0;                             // the continuation bytes of characters
+    // Only if has_cases. `letters` is then upper | lower, including marks, which are both.
     std::uint64_t upper = 0, lower = 0, marks = 0, slashes = 0;
 
-    // Of the 64 bytes at `bytes`: those at `at`, or a copy that has ASCII in place of what is no text there. The
-    // characters that are only in part inside must be whole at `at`.
+    // Classifies the 64 bytes at `bytes`: either the text at `at` itself, or a copy of it with ASCII where there is no
+    // text. Characters that cross the window's borders must be complete at `at`.
     Window(const byte_t* bytes, const byte_t* at) {
         std::uint64_t beyond = 0;
         for (unsigned i = 0; i < WINDOW_SIZE; i += 16) {
@@ -87,7 +87,7 @@ private:
     static __m128i load(const byte_t* at) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)); }
     static std::uint64_t bits(__m128i bytes) { return static_cast<unsigned>(_mm_movemask_epi8(bytes)); }
 
-    // Signed comparison is all there is, so the first of the range is moved to the lowest number.
+    // SSE2 only compares signed bytes, so this shifts `first` to the lowest one.
     static __m128i in_range(__m128i bytes, int first, int n) {
         const __m128i moved = _mm_sub_epi8(bytes, _mm_set1_epi8(static_cast<char>(first + 0x80)));
         return _mm_cmplt_epi8(moved, _mm_set1_epi8(static_cast<char>(0x80 + n)));

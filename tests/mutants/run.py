@@ -197,7 +197,10 @@ def affected_extensions(file: str) -> set[str]:
     reached, new = set(), {Path(file).name}
     while new:
         reached |= new
-        named = [f'"{name}"' if name.endswith((".hpp", ".pxi")) else f"from {Path(name).stem} cimport" for name in new]
+        named = [
+            f'"{name}"' if name.endswith((".hpp", ".pxi")) else f"from {Path(name).stem} cimport"
+            for name in new
+        ]
         new = {name for name, text in texts.items() if any(each in text for each in named)} - reached
     return {Path(name).stem for name in reached if name.endswith(".pyx")}
 
