@@ -15,7 +15,7 @@ MODULES = sorted(
 ELSEWHERE = "what calls it has the example: "
 WITHOUT_EXAMPLES = {
     "__main__": "it runs the command line when imported",
-    "_core.encoder": f"{ELSEWHERE}ScaffoldBPE.encode",
+    "_core.pretoken_encoder": f"{ELSEWHERE}ScaffoldBPE.encode",
     "_core.text_encoder": f"{ELSEWHERE}encode_batch_to_arrays",
     "_core.trainer": f"{ELSEWHERE}train",
     "_registration": f"{ELSEWHERE}AutoTokenizer, which tests/test_import.py asks",

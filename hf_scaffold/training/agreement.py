@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hf_scaffold._core.encoder import PretokenEncoder
+from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold.counting.counts import PreTokenCounts
 
 __all__ = ["Agreement", "EncodedRows", "measure", "measure_training_text", "rows_alike"]

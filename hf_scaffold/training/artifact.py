@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers.models import BPE
 
-from hf_scaffold._core.encoder import PretokenEncoder
+from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold._utils.arguments import shortened
 from hf_scaffold._utils.files import read_unmixed, write_files
 from hf_scaffold._utils.provided import provided

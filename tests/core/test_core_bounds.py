@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hf_scaffold._core.encoder import PretokenEncoder
+from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold._core.text_encoder import (
     AddedTokenFinder,
     TextEncoder,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
 import hf_scaffold as hs
-from hf_scaffold._core.encoder import PretokenEncoder
+from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold.text.byte_level import bytes_to_symbols, symbols_to_bytes
 
 

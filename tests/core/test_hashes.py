@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hf_scaffold._core.counter import PretokenCounter
-from hf_scaffold._core.encoder import PretokenEncoder
+from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
 from hf_scaffold._core.trainer import MergeLoop
 

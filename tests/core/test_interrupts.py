@@ -15,7 +15,7 @@ import pytest
 
 import hf_scaffold as hs
 from hf_scaffold._core.counter import PretokenCounter
-from hf_scaffold._core.encoder import PretokenEncoder
+from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
 from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop, MergeReplay
 from hf_scaffold._utils.child import in_child
