@@ -32,7 +32,7 @@ from .report.figures import figure_gain as figure_gain
 from .report.figures import figure_standalone as figure_standalone
 from .report.report import Report as Report
 from .report.report import make_report as make_report
-from .shards.writing import ShardIndex as ShardIndex
+from .shards.index import ShardIndex as ShardIndex
 from .shards.writing import write_shards as write_shards
 from .text.pretokenizers import CHARACTER_PRESETS as CHARACTER_PRESETS
 from .text.pretokenizers import PRESETS as PRESETS

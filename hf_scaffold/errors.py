@@ -1,4 +1,4 @@
-"""The package's exceptions. Each is also the built-in error that users would catch."""
+"""The package's exceptions. Each is also the built-in one that users would catch."""
 
 __all__ = [
     "ArtifactError",
@@ -20,7 +20,7 @@ class CorpusError(ScaffoldError, ValueError):
 
 
 class ConfigurationError(ScaffoldError, ValueError):
-    """Arguments that can't work together or name something unknown."""
+    """Arguments that can't work together, or name something unknown."""
 
 
 class VocabSizeError(ConfigurationError):

@@ -45,6 +45,7 @@ WITHOUT_EXAMPLES = {
     "report.svg": f"{ELSEWHERE}figure_gain",
     "retrain": "a name that stays",
     "shards.files": f"{ELSEWHERE}write_shards",
+    "shards.index": f"{ELSEWHERE}write_shards",
     "tokenizer.hub": "it needs a Hub, which tests/tokenizer/test_hub.py has",
     "tokenizer.like": f"{ELSEWHERE}train_tokenizer",
     "tokenizer.loading": "it needs a Hub, or its absence, as tests have",

@@ -1,4 +1,4 @@
-"""Arguments as callers give them: checked by name, so that an error says which one, and what it takes."""
+"""Checks of arguments; an error names the argument and what it takes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,6 @@ from inspect import Parameter, signature
 from typing import Any, ParamSpec, TypeVar
 
 from hf_scaffold.errors import ConfigurationError
-
-__all__ = [
-    "LARGEST_ID",
-    "flag",
-    "function",
-    "knows_its_arguments",
-    "refuse_unknown",
-    "shortened",
-    "string",
-    "strings",
-    "takes_arguments_of",
-    "warn",
-    "whole",
-]
 
 LARGEST_ID = 2**31 - 1  # ids are int32
 
@@ -64,11 +50,8 @@ _ALIASES = {
 }
 
 
-# ---- names
-
-
 def knows_its_arguments(call: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Let a function refuse a keyword that it doesn't know with the name of the nearest one it does.
+    """Make a function refuse unknown keywords, and name the nearest known one.
 
     Example:
         >>> @knows_its_arguments
@@ -127,15 +110,12 @@ def takes_arguments_of(*others: Callable[..., Any]) -> Callable[[_Call], _Call]:
 def refuse_unknown(
     function: str, given: Iterable[str], known: Collection[str], hints: Mapping[str, str] | None = None
 ) -> None:
-    """Refuse names of arguments that a function doesn't know.
+    """Refuse keywords that a function doesn't know.
 
     Args:
-        function: Its name, for the message.
-        given: The names.
-        known: Those that it takes.
         hints: What to do instead, for names that mean something elsewhere.
     Raises:
-        TypeError: names the first unknown one, and the nearest known one.
+        TypeError: names the first unknown keyword, and the nearest known one.
     """
     for name in given:
         if name in known:
@@ -149,17 +129,13 @@ def refuse_unknown(
         raise TypeError(f"{message}. Did you mean {meant!r}?")
 
 
-# ---- values
-
-
 def whole(name: str, value: Any, least: int = 0, most: int | None = None, *, reason: str = "") -> int:
-    """The value as an int; numbers of NumPy are as good as Python's.
+    """The value as an int; NumPy's integers are welcome.
 
     Args:
-        least, most: Those that are allowed.
-        reason: Why there is a limit, for the message.
+        reason: Of the limit, for the message.
     Raises:
-        TypeError: it is no whole number; True and False are none here.
+        TypeError: it isn't a whole number; neither are True and False.
         ConfigurationError: it is out of range.
     Example:
         >>> import numpy as np
@@ -169,7 +145,10 @@ def whole(name: str, value: Any, least: int = 0, most: int | None = None, *, rea
         Traceback (most recent call last):
         TypeError: vocab_size must be a whole number, not the string '300'; leave out the quotes
     """
-    number = _index(value)
+    try:
+        number = None if _is_bool(value) else operator.index(value)
+    except TypeError:
+        number = None
     if number is None:
         raise TypeError(f"{name} must be a whole number, not {shortened(value)}{_as_whole(value)}")
     if number < least or (most is not None and number > most):
@@ -178,17 +157,12 @@ def whole(name: str, value: Any, least: int = 0, most: int | None = None, *, rea
     return number
 
 
-def _index(value: Any) -> int | None:
-    if isinstance(value, bool) or type(value).__name__ == "bool_":  # NumPy's, which has an __index__ in 1.x
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:
-        return None
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")  # NumPy's, by either name
 
 
 def _as_whole(value: Any) -> str:
-    """How to write the number that was meant, where that can be told."""
+    """How to write the number that was probably meant."""
     if isinstance(value, float) and value.is_integer():
         return f"; write {int(value)}"
     if isinstance(value, str) and value.strip().isdecimal():
@@ -200,18 +174,18 @@ def flag(name: str, value: Any) -> bool:
     """The value as a bool.
 
     Raises:
-        TypeError: it is neither True nor False.
+        TypeError: it isn't one, nor NumPy's.
     """
-    if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):  # NumPy's by either name
-        return bool(value)
-    raise TypeError(f"{name} must be True or False, not {shortened(value)}")
+    if not _is_bool(value):
+        raise TypeError(f"{name} must be True or False, not {shortened(value)}")
+    return bool(value)
 
 
 def string(name: str, value: Any) -> str:
-    """The value, which must be a str.
+    """The value.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it isn't a str.
     """
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a string, not {shortened(value)}")
@@ -219,20 +193,18 @@ def string(name: str, value: Any) -> str:
 
 
 def strings(name: str, value: Any, kinds: tuple[type, ...] = (str,)) -> list[Any]:
-    """The items of a list of strings, or of other kinds that stand for strings.
+    """The items of an iterable of strings, or of other kinds that stand for strings.
 
     Raises:
-        TypeError: the value is a single string, no list, or an item is of another kind.
+        TypeError: the value is a single string or not iterable, or an item is of another kind.
     Example:
         >>> strings("special_tokens", "<eos>")
         Traceback (most recent call last):
         TypeError: special_tokens must be a list of strings, not the string '<eos>'; write ['<eos>']
     """
-    if isinstance(value, (*kinds, str, bytes)):
+    if isinstance(value, (*kinds, str, bytes)) or not isinstance(value, Iterable):
         instead = f"; write [{value!r}]" if isinstance(value, kinds) else ""
         raise TypeError(f"{name} must be a list of strings, not {shortened(value)}{instead}")
-    if not isinstance(value, Iterable):
-        raise TypeError(f"{name} must be a list of strings, not {shortened(value)}")
     items = [*value]
     for i, item in enumerate(items):
         if not isinstance(item, kinds):
@@ -241,12 +213,12 @@ def strings(name: str, value: Any, kinds: tuple[type, ...] = (str,)) -> list[Any
 
 
 def function(name: str, value: Any, takes: str) -> Any:
-    """The value, which must be callable or None.
+    """The value.
 
     Args:
         takes: The arguments it is called with, for the message.
     Raises:
-        TypeError: it is neither.
+        TypeError: it is neither callable nor None.
     """
     if value is not None and not callable(value):
         raise TypeError(f"{name} must be a function of ({takes}), not {shortened(value)}")
@@ -254,7 +226,7 @@ def function(name: str, value: Any, takes: str) -> Any:
 
 
 def shortened(value: Any) -> str:
-    """What was given, for messages: short values themselves, with their kind; of others the kind.
+    """What was given, for messages: its type, and the value if it is short.
 
     Example:
         >>> shortened("300"), shortened(None), shortened([1.5]), shortened("x" * 100)
@@ -270,11 +242,8 @@ def shortened(value: Any) -> str:
     return f"{'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}"
 
 
-# ---- warnings
-
-
 def warn(message: str) -> None:
-    """Warn the code that called the package, however deep inside this is called."""
+    """Warn, pointing at the code that called the package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _is_ours(str(frame.f_globals.get("__name__"))):
         frame, level = frame.f_back, level + 1
@@ -282,5 +251,5 @@ def warn(message: str) -> None:
 
 
 def _is_ours(module: str) -> bool:
-    # From a tokenizer's folder, transformers loads the class under a name of its own.
+    # transformers loads the class beside a tokenizer under a name of its own.
     return module.partition(".")[0] == "hf_scaffold" or module.endswith(".tokenization_scaffold")

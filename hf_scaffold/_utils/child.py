@@ -1,4 +1,4 @@
-"""Work of other people's native code in a process of its own, so that Ctrl-C ends it at once."""
+"""Run others' native code in a process of its own, so that Ctrl-C ends it at once."""
 
 import os
 import pickle
@@ -12,7 +12,7 @@ from hf_scaffold.errors import ConfigurationError
 
 _Result = TypeVar("_Result")
 
-# With the parent's path of modules, so that the child finds the same package.
+# With the parent's sys.path, so that the child finds the same package.
 _CHILD = (
     "import pickle, sys\n"
     "sys.path[:] = pickle.load(sys.stdin.buffer)\n"
@@ -25,18 +25,17 @@ def in_child(work: Callable[..., _Result], *args: Any) -> _Result:
     """work(*args), in a process that ends with this call, whatever ends it.
 
     Args:
-        work: A function that can be imported; what it is given and returns can be pickled. What can't be
-            pickled is worked on in this process.
+        work: A function that can be imported; runs in this process if it or its arguments can't be pickled.
     Raises:
         ConfigurationError: the process died; out of memory, most likely.
-        Also whatever `work` raises.
+        Whatever `work` raises.
     Cost: about a second to start.
     """
     try:
         request = pickle.dumps(sys.path) + pickle.dumps((work, args))
     except (pickle.PicklingError, TypeError, AttributeError):
         return work(*args)
-    # A session of its own: a terminal's Ctrl-C is for this process, which then ends the child.
+    # A session of its own: a terminal's Ctrl-C reaches this process alone, which then ends the child.
     with subprocess.Popen(
         [sys.executable, "-c", _CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     ) as child:
@@ -63,8 +62,8 @@ def in_child(work: Callable[..., _Result], *args: Any) -> _Result:
 
 
 def serve() -> None:
-    """The child's part: answers the one request that comes in."""
-    # What the work prints must not get among the answer.
+    """The child's part: answer one request."""
+    # What the work prints must not mix with the answer.
     answer = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     work, args = pickle.load(sys.stdin.buffer)

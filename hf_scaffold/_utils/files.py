@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one; telling a folder from a name on the Hub."""
+"""Writing files so that no reader sees half of them; telling a folder from a name on the Hub."""
 
 import contextlib
 import errno
@@ -13,31 +13,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "made",
-    "naming",
-    "read_unmixed",
-    "refuse_missing_folder",
-    "saving",
-    "settle",
-    "sync",
-    "write_files",
-]
-
 
 def write_files(
     folder: str | os.PathLike[str], contents: Mapping[str, bytes], stale: Iterable[str] = ()
 ) -> list[Path]:
-    """Write several files into one folder, made if needed; returns their paths in order.
+    """Write files into one folder, made if needed; returns their paths in order.
 
-    Whatever ends it, the folder has the old files or the new ones, never some of both: see `saving`.
+    Whatever ends it, the folder has the old files or the new ones, never some of both.
 
     Args:
-        folder: Destination folder.
         contents: File name to bytes.
         stale: Patterns of files in the folder that go unless they are among these.
     Raises:
-        OSError: the folder or a file can't be written; with the path.
+        OSError: with the path.
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -54,7 +42,7 @@ def write_files(
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Put a path into an OSError without one: that of a write says only that the disk is full."""
+    """Add a path to an OSError without one, such as a write's on a full disk."""
     try:
         yield
     except OSError as error:
@@ -64,7 +52,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def refuse_missing_folder(source: str) -> None:
-    """Refuse a folder that isn't there, where the string can't be name or owner/name on the Hub.
+    """Refuse a missing folder, told from `name` and `owner/name` on the Hub by its spelling.
 
     Raises:
         FileNotFoundError: with the folder.

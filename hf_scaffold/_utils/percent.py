@@ -1,10 +1,8 @@
-"""Shares for people, where all would be a promise."""
-
-__all__ = ["percent_down"]
+"""Shares for people."""
 
 
 def percent_down(share: float) -> str:
-    """A share, never rounded up to all.
+    """A share as percent, never rounded up to 100 %, which would be a promise.
 
     Example:
         >>> percent_down(0.99956), percent_down(0.99999), percent_down(1.0)

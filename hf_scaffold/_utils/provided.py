@@ -1,25 +1,19 @@
-"""Methods declared on an upper floor whose work is done on a lower one.
+"""Methods of upper floors whose work is done on lower ones.
 
-A class knows nothing of the floors below its own. Where one of its methods needs them all the same, it asks
-here for the function. `hf_scaffold/__init__.py`, which alone knows every floor, says where that is; it is
-imported when the method is called.
+A class knows nothing of the floors below its own. A method that needs one asks here for a function, which is
+imported when the method is called. `hf_scaffold/__init__.py`, which alone knows every floor, says where it
+is.
 """
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["provide", "provided"]
-
 _HOMES: dict[str, str] = {}
 
 
 def provide(homes: Mapping[str, str]) -> None:
-    """Say where functions are.
-
-    Args:
-        homes: "Class.method" to "module:function".
-    """
+    """Say where functions are: "Class.method" to "module:function"."""
     _HOMES.update(homes)
 
 

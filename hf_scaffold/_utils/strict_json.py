@@ -1,20 +1,18 @@
-"""JSON that anyone may have written: read strictly, and quoted at no more length than helps."""
+"""JSON from anyone: read strictly, and quoted in brief."""
 
 import json
 import reprlib
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["parse", "shown", "why_not_json"]
-
 MAX_NESTING = 100
 
 
 def parse(text: str | bytes) -> Any:
-    """The content of a JSON document in which no entry is there twice, and all numbers are numbers.
+    """The content of a JSON document.
 
     Raises:
-        ValueError: it is none; or nested so deeply that no one can read it.
+        ValueError: it isn't JSON, has an entry twice or NaN or Infinity, or is nested too deeply.
     Example:
         >>> parse('{"a": 1, "a": 2}')
         Traceback (most recent call last):
@@ -27,7 +25,7 @@ def parse(text: str | bytes) -> Any:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object. Of an entry that is there twice, two programs might take different ones."""
+    """A JSON object. Programs differ in which of two equal entries they take."""
     entries = dict(pairs)
     if len(entries) < len(pairs):
         seen: set[str] = set()
@@ -43,7 +41,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def why_not_json(content: Any) -> str | None:
-    """Why this can't be written as JSON in UTF-8; None if it can.
+    """Why this can't be written as JSON in UTF-8, if it can't.
 
     Example:
         >>> why_not_json({"a": [1, None]}), why_not_json({"a": {1}})
@@ -61,7 +59,7 @@ def why_not_json(content: Any) -> str | None:
 
 
 def shown(value: object) -> str:
-    """The repr of a value, shortened: whoever wrote a file must not make the message long."""
+    """A value's repr, cut short: no file may make a message long."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = short.maxlong = 80
     return short.repr(value)

@@ -9,7 +9,7 @@ from hf_scaffold.cli import demo, terminal
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.evaluation.audit import Audit
 from hf_scaffold.evaluation.inspection import Inspection, bytes_per_token, readable, scaffold_uses
-from hf_scaffold.shards.writing import ShardIndex
+from hf_scaffold.shards.index import ShardIndex
 from hf_scaffold.training.artifact import ScaffoldBPE
 
 if TYPE_CHECKING:

@@ -21,17 +21,6 @@ from hf_scaffold._utils.files import naming, sync
 from hf_scaffold.errors import CorpusError
 from hf_scaffold.text.files import import_extra
 
-__all__ = [
-    "FORMATS",
-    "Part",
-    "Shard",
-    "ShardWriter",
-    "find_shard_files",
-    "is_shard_name",
-    "open_shard",
-    "sha256",
-]
-
 COLUMN = "input_ids"
 ROW_GROUP = 1 << 20  # tokens, about, of a Parquet row group or an Arrow batch
 MAX_LENGTH = (1 << 31) - 1  # tokens of a row, or of one of Megatron's sequences: int32 holds no more
@@ -59,19 +48,20 @@ class Shard:
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive tokens of a corpus; `ends` are the positions behind the last token of each document."""
+    """Consecutive tokens of a corpus; `ends` are the positions after the last token of each document."""
 
     ids: NDArray[Any]
     ends: NDArray[np.int64]
 
     def __bool__(self) -> bool:
-        """Whether there is anything: a document may have no token, and a piece of one has no end."""
+        """Whether it is not empty: a document may have no token, and a piece of one has no end."""
         return bool(len(self.ids) or len(self.ends))
 
     def split(self, room: int) -> tuple[Part, Part, bool]:
-        """The part up to the first end of a document at which `room` tokens or more are used; the rest.
+        """Split after the first end of a document at `room` tokens or more.
 
-        Where there is no such end, the first has all. The bool says whether there is one.
+        Returns:
+            What comes before it, the rest, and whether there is such an end; if not, the first part has all.
         """
         n = int(np.searchsorted(self.ends, room))
         if n == len(self.ends):
@@ -100,14 +90,14 @@ class ShardWriter(ABC):
             raise
 
     def add(self, part: Part) -> None:
-        """Write tokens behind those there are."""
+        """Append tokens."""
         with naming(self.path):
             self.write(Part(part.ids.astype(self.dtype, copy=False), part.ends))
         self.n_tokens += len(part.ids)
         self.n_documents += len(part.ends)
 
     def finish(self) -> Shard:
-        """Write what comes last, and give the file its name."""
+        """Complete the file and give it its name."""
         with naming(self.path):
             self.end()
             publish(self.stream, self.path)
@@ -120,26 +110,25 @@ class ShardWriter(ABC):
         )
 
     def discard(self) -> None:
-        """Leave nothing behind of a shard that can't be finished."""
+        """Remove a shard that can't be finished."""
         with suppress(OSError):  # closing writes what is buffered, and the disk may be full
             self.stream.close()
         temporary(self.path).unlink(missing_ok=True)
 
     @abstractmethod
     def begin(self) -> None:
-        """Write what comes first."""
+        """Write what precedes the tokens."""
 
     @abstractmethod
-    def write(self, part: Part) -> None:
-        """Write tokens."""
+    def write(self, part: Part) -> None: ...
 
     @abstractmethod
     def end(self) -> None:
-        """Write what comes last."""
+        """Write what follows the tokens."""
 
 
 class BinWriter(ShardWriter):
-    """The ids alone; and beside them, in the `.idx` that Megatron reads, where each document lies."""
+    """The ids alone; the `.idx` beside them tells Megatron where each document lies."""
 
     suffix = ".bin"
 
@@ -174,8 +163,6 @@ class BinWriter(ShardWriter):
 
 
 class NpyWriter(ShardWriter):
-    """One array of all ids."""
-
     suffix = ".npy"
 
     def begin(self) -> None:
@@ -204,7 +191,7 @@ class RowWriter(ShardWriter):
 
     @abstractmethod
     def open_table(self) -> Any:
-        """A writer of tables into the stream."""
+        """A writer into the stream."""
 
     def write(self, part: Part) -> None:
         while part:
@@ -234,7 +221,7 @@ class RowWriter(ShardWriter):
         self.table.close()
 
     def discard(self) -> None:
-        # pyarrow would close it later, and then write to a closed stream.
+        # Else pyarrow closes it later, and writes to a closed stream.
         with suppress(OSError, AttributeError):  # a full disk; or there is no table yet
             if not self.stream.closed:
                 self.table.close()
@@ -242,8 +229,6 @@ class RowWriter(ShardWriter):
 
 
 class ParquetWriter(RowWriter):
-    """A Parquet file."""
-
     suffix = ".parquet"
 
     def open_table(self) -> Any:
@@ -270,7 +255,7 @@ FORMATS = tuple(WRITERS)
 
 
 def open_shard(folder: Path, number: int, format: str, dtype: str) -> ShardWriter:
-    """A writer for `shard-00000.bin` or the like. To be finished or discarded."""
+    """A writer for `shard-00000.bin` or the like, to be finished or discarded."""
     return WRITERS[format](folder, f"shard-{number:05d}", dtype)
 
 
@@ -288,7 +273,7 @@ def is_shard_name(name: object) -> bool:
 
 
 def sha256(path: Path) -> str:
-    """The digest of a file's bytes, in hex."""
+    """In hex."""
     digest = hashlib.sha256()
     with open(path, "rb") as stream:
         while data := stream.read(1 << 20):

@@ -1,4 +1,4 @@
-"""Training shards: a corpus as files of token ids that training programs map into memory, with an index."""
+"""Training shards: a corpus as files of token ids that training programs map into memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,18 +27,11 @@ from hf_scaffold._utils.arguments import (
     strings,
     whole,
 )
-from hf_scaffold._utils.files import made, saving, write_files
-from hf_scaffold._utils.strict_json import parse, shown
-from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError
-from hf_scaffold.shards.files import (
-    FORMATS,
-    Part,
-    Shard,
-    ShardWriter,
-    find_shard_files,
-    is_shard_name,
-    open_shard,
-)
+from hf_scaffold._utils.files import made, saving
+from hf_scaffold._utils.strict_json import shown
+from hf_scaffold.errors import ConfigurationError, CorpusError
+from hf_scaffold.shards.files import FORMATS, Part, Shard, ShardWriter, find_shard_files, open_shard
+from hf_scaffold.shards.index import INDEX_FILE, ShardIndex
 from hf_scaffold.text.corpus import (
     Progress,
     batches,
@@ -50,111 +43,12 @@ from hf_scaffold.text.files import find_files, import_extra
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = ["FORMATS", "INDEX_FILE", "SHARD_SIZE", "ShardIndex", "write_shards"]
-
-INDEX_FILE = "index.json"
 LOCK_FILE = ".lock"
-INDEX_VERSION = 1
 SHARD_SIZE = 100_000_000  # tokens
 BATCH_SIZE = 1 << 24  # bytes of text encoded at a time
-CUT_WINDOW = 1 << 14  # bytes at a block's end where a place to cut is looked for
-
+CUT_WINDOW = 1 << 14  # bytes at a block's end that are searched for a place to cut
 
 _Item = TypeVar("_Item")
-
-
-@dataclass(frozen=True)
-class ShardIndex:
-    """What a folder of shards holds, and what it was made of: the content of index.json.
-
-    Args:
-        format, shard_size, lines, field: As `write_shards` was asked.
-        dtype: Of the ids: "uint16", or "uint32" for a vocabulary of more than 65,536.
-        vocab_size: One more than the largest id the tokenizer can give.
-        eos_token_id: What ends each document; None: nothing does.
-        tokenizer_sha256: Of all that ids depend on.
-        corpus: Name and bytes of each file.
-        shards: Those that are finished, in order: name, n_documents, n_tokens, n_bytes, sha256, and
-            idx_sha256, of the `.idx` beside a `.bin`.
-        complete: Whether these are all.
-    """
-
-    format: str
-    dtype: str
-    vocab_size: int
-    eos_token_id: int | None
-    shard_size: int
-    lines: bool
-    field: str
-    tokenizer_sha256: str
-    corpus: tuple[tuple[str, int], ...]
-    shards: tuple[Shard, ...] = ()
-    complete: bool = False
-
-    @property
-    def n_documents(self) -> int:
-        """Documents in all shards."""
-        return sum(shard.n_documents for shard in self.shards)
-
-    @property
-    def n_tokens(self) -> int:
-        """Tokens in all shards, EOS included."""
-        return sum(shard.n_tokens for shard in self.shards)
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of all shards."""
-        return sum(shard.n_bytes for shard in self.shards)
-
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write index.json: the version, all that this holds, and n_documents and n_tokens of all shards."""
-        totals = {"n_documents": self.n_documents, "n_tokens": self.n_tokens}
-        content = {"version": INDEX_VERSION, **asdict(self), **totals}
-        write_files(folder, {INDEX_FILE: f"{json.dumps(content, ensure_ascii=False, indent=1)}\n".encode()})
-
-    @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> ShardIndex:
-        """Read the index of a folder of shards.
-
-        Raises:
-            FileNotFoundError: there is none.
-            ArtifactError: it is no index, or one of another version.
-        """
-        path = Path(folder, INDEX_FILE)
-        data = path.read_bytes()
-        try:
-            content = parse(data)
-            version = content.pop("version")
-            if version == INDEX_VERSION:
-                del content["n_documents"], content["n_tokens"]
-                shards = tuple(Shard(**shard) for shard in content.pop("shards"))
-                corpus = tuple((name, size) for name, size in content.pop("corpus"))
-                index = cls(**content, corpus=corpus, shards=shards)
-                index._check()
-                return index
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ArtifactError(f"{path} is no index of shards: {error!r:.300}") from error
-        raise ArtifactError(f"{path} has version {shown(version)}, not {INDEX_VERSION}; update hf_scaffold")
-
-    def _check(self) -> None:
-        """Refuse entries of other types; names of shards are those of files in the folder."""
-        sizes = [self.vocab_size, self.shard_size, *(size for _, size in self.corpus)]
-        names = [self.tokenizer_sha256, self.field, *(name for name, _ in self.corpus)]
-        for shard in self.shards:
-            if not is_shard_name(shard.name):
-                raise ValueError(f"{shown(shard.name)} is no shard's name")
-            sizes += [shard.n_documents, shard.n_tokens, shard.n_bytes]
-            names += [shard.sha256, "" if shard.idx_sha256 is None else shard.idx_sha256]
-        if self.eos_token_id is not None:
-            sizes.append(self.eos_token_id)
-        if self.format not in FORMATS or self.dtype not in ("uint16", "uint32"):
-            raise ValueError(f"there is no format {shown(self.format)} of {shown(self.dtype)}")
-        if not all(type(size) is int and 0 <= size < 1 << 63 for size in sizes):
-            raise ValueError("a size or id is no whole number")
-        if not all(isinstance(name, str) for name in names):
-            raise ValueError("a name or digest is no string")
-        if type(self.lines) is not bool or type(self.complete) is not bool:
-            raise ValueError("lines or complete is neither true nor false")
 
 
 @knows_its_arguments
@@ -171,36 +65,36 @@ def write_shards(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> ShardIndex:
-    """Encode a corpus into shards of token ids, in the corpus' order; go on where an earlier run stopped.
+    """Encode a corpus into shards of token ids, in the corpus' order; resume where an earlier run stopped.
 
-    A shard has whole documents: the next ones until there are shard_size tokens or more. It is first written
-    whole under another name: under its own there is never half of one, and what is finished is not done
-    again. The same corpus, tokenizer and settings give the same bytes, however often the run was stopped.
+    A shard has whole documents: the next ones until there are shard_size tokens or more. Only a complete one
+    gets its name, and isn't written again. The same corpus, tokenizer and settings give the same bytes,
+    however often the run was stopped.
 
     Args:
         source: A file or glob pattern, or several; formats and order as for `count`. A plain-text file is
-            one document. It counts as the same corpus as long as its files' names and sizes are the same.
-        tokenizer: Encodes each document as it would in a call, but of special tokens only EOS is added.
+            one document. A corpus counts as the same if its files' names and sizes are.
+        tokenizer: Encodes each document as it would in a call, but adds no special token except EOS.
         folder: Made if needed; gets `shard-00000.bin`, `shard-00001.bin`, … and `index.json`.
         format: "bin": the ids alone, little-endian, for np.memmap; beside it an `.idx` that Megatron reads.
             "npy": an array, for np.load(mmap_mode="r"). "parquet", "arrow": a row a document, `input_ids`.
             The ids are uint16 up to a vocabulary of 65,536, else uint32.
-        shard_size: Tokens from which on a shard is full.
+        shard_size: Tokens that make a shard full.
         add_eos: End each document with the EOS token. None: if the tokenizer has one.
         lines: Each line of plain text is a document, with its line end.
         field: As for `count`.
         overwrite: Start anew, whatever shards are there.
         progress: As for `count`; called from another thread.
     Returns:
-        The index, complete.
+        The complete index.
     Raises:
         ConfigurationError: an unknown format, no EOS token, another run that is writing into the folder, or
             the folder holds other shards: the message says what differs.
         CorpusError: the corpus is empty, or can't be read. Finished shards stay.
         ArtifactError: the folder's index can't be read.
-    Cost: some 100 to 200 MB of memory; the longest document's text besides where it can't be cut (the
-        pre-tokenizer is no preset, or an added token takes white space), and for rows some 30 bytes for each
-        of its tokens. A batch of 16 MB is encoded while the next is read and the last written.
+    Cost: some 100 to 200 MB of memory; if documents can't be cut (the pre-tokenizer is no preset, or an added
+        token takes white space) also the longest one's text, and for rows some 30 bytes for each of its
+        tokens. A batch of 16 MB is encoded while the next is read and the last written.
     Example:
         >>> import hf_scaffold as hs, tempfile
         >>> tokenizer = hs.train_tokenizer(["the cat sat"], 258, special_tokens=["</s>"], eos_token="</s>")
@@ -227,7 +121,7 @@ def write_shards(
     cut = None if lines else _cut_for(tokenizer)
     blocks = iter_documents(paths, field=field, cut=cut, mark_ends=True, progress=progress)
     plan = _plan(paths, tokenizer, format, shard_size, add_eos, lines, field)
-    # What is complete or someone else's needs no lock, and may be in a folder that can't be written to.
+    # Complete or foreign shards need no lock, and may lie in a folder that can't be written to.
     if not overwrite and (index := _resume(plan, folder, paths)).complete:
         _tidy(folder)
         return index
@@ -243,7 +137,7 @@ def _complete(
     tokenizer: ScaffoldTokenizerFast,
     paths: Sequence[Path],
 ) -> ShardIndex:
-    """Write the shards that are not there yet; the index with all of them."""
+    """Write the missing shards; the index with all of them."""
     index.save(folder)
     _remove_others(folder, index.shards)
     _skip(blocks, index.n_documents)
@@ -266,7 +160,7 @@ def _complete(
 
 
 def _tidy(folder: Path) -> None:
-    """Remove what a run left that was killed when all was done, where that may be."""
+    """Remove what a run left that was killed at the very end; best effort."""
     if (folder / LOCK_FILE).exists() or any(folder.glob(".saving*")):
         with suppress(OSError, ConfigurationError), _sole_writer(folder), saving(str(folder)):
             pass
@@ -274,7 +168,7 @@ def _tidy(folder: Path) -> None:
 
 @contextmanager
 def _sole_writer(folder: Path) -> Iterator[None]:
-    """Two runs would write the same files: the second is refused. A run that was killed holds nothing."""
+    """Refuse a second run, which would write the same files. A killed run holds no lock."""
     lock = FileLock(folder / LOCK_FILE)
     try:
         lock.acquire(timeout=0)
@@ -283,8 +177,7 @@ def _sole_writer(folder: Path) -> Iterator[None]:
             f"another run is writing shards into {folder}; wait until it has ended, or choose another folder"
         ) from None
     except OSError as error:
-        # What network file systems answer whose server keeps no locks. A run there is not to fail for it; any
-        # other error, as where nothing may be written, is one of the run itself.
+        # A network file system without locks. Any other error, such as a read-only folder, is the run's own.
         if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
             raise
     try:
@@ -294,9 +187,6 @@ def _sole_writer(folder: Path) -> Iterator[None]:
             with suppress(OSError):  # Windows removes no open file
                 (folder / LOCK_FILE).unlink()
             lock.release()
-
-
-# ---- the plan, and what of it is done
 
 
 def _plan(
@@ -314,7 +204,7 @@ def _plan(
         import_extra("pyarrow.parquet", "parquet")
     if add_eos and tokenizer.eos_token_id is None:
         raise ConfigurationError("the tokenizer has no eos_token to end documents with; set one, or add none")
-    # Ids of added tokens may have gaps before them.
+    # There may be gaps before the ids of added tokens.
     vocab_size = max(tokenizer.get_vocab().values()) + 1
     return ShardIndex(
         format=format,
@@ -342,7 +232,7 @@ def _fingerprint(tokenizer: ScaffoldTokenizerFast) -> str:
 
 
 def _resume(plan: ShardIndex, folder: Path, paths: Sequence[Path]) -> ShardIndex:
-    """The plan with the shards that an earlier run of it finished; refuses to touch other ones."""
+    """The plan with the shards that an earlier run finished; refuses to touch those of another plan."""
     try:
         found = ShardIndex.load(folder)
     except FileNotFoundError:
@@ -356,14 +246,14 @@ def _resume(plan: ShardIndex, folder: Path, paths: Sequence[Path]) -> ShardIndex
     for path in find_files(paths):
         if not path.is_file():
             raise ConfigurationError(
-                f"{folder} holds shards, and {path} is a pipe, which need not give the text that they were "
-                "made of; choose another folder, or overwrite"
+                f"{folder} holds shards, and {path} is a pipe, which may give another text than theirs; "
+                "choose another folder, or overwrite"
             )
     for name, wanted in vars(plan).items():
         was = getattr(found, name)
         if name not in ("shards", "complete") and was != wanted:
             raise ConfigurationError(
-                f"{folder} holds other shards: their {name} is {_shortened(was)}, not {_shortened(wanted)}; "
+                f"{folder} holds other shards: their {name} is {shown(was)}, not {shown(wanted)}; "
                 "choose another folder, or overwrite"
             )
     are_whole = [_is_whole(folder / shard.name, shard) for shard in found.shards]
@@ -372,29 +262,21 @@ def _resume(plan: ShardIndex, folder: Path, paths: Sequence[Path]) -> ShardIndex
     return replace(found, shards=found.shards[: are_whole.index(False)], complete=False)
 
 
-def _shortened(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}…"
-
-
 def _is_whole(path: Path, shard: Shard) -> bool:
     has_companion = shard.idx_sha256 is None or path.with_suffix(".idx").is_file()
     return path.is_file() and path.stat().st_size == shard.n_bytes and has_companion
 
 
 def _remove_others(folder: Path, shards: Sequence[Shard]) -> None:
-    """Remove what a run left that was stopped or is overwritten."""
+    """Remove what is left of a run that was stopped or is overwritten."""
     kept = {Path(shard.name).stem for shard in shards}
     for path, stem, is_finished in list(find_shard_files(folder)):
         if stem not in kept or not is_finished:
             path.unlink()
 
 
-# ---- text to ids
-
-
 def _cut_for(tokenizer: ScaffoldTokenizerFast) -> Callable[[bytes], int]:
-    """Where a document can be cut without changing an id, as `iter_documents` asks."""
+    """Finds where a document can be cut without changing an id, for `iter_documents`."""
     from hf_scaffold.native.sessions import NotNativeError, preset_of
 
     added = tokenizer.added_tokens_decoder.values()
@@ -409,7 +291,7 @@ def _cut_for(tokenizer: ScaffoldTokenizerFast) -> Callable[[bytes], int]:
 
 
 def _last_cut_at_white_space(text: bytes, preset: str) -> int:
-    """A cut of the preset's before white space: there it is in no added token either.
+    """A cut of the preset's before white space, where no added token is cut either.
 
     Example:
         >>> last_cut(b"one <|end", "gpt2"), _last_cut_at_white_space(b"one <|end", "gpt2")
@@ -429,9 +311,7 @@ def _skip(blocks: Iterator[bytes], n_documents: int) -> None:
         while block := next(blocks, None):
             pass
         if block is None:
-            raise CorpusError(
-                "the corpus has fewer documents than the shards of it: it was changed; overwrite"
-            )
+            raise CorpusError("the corpus has fewer documents than its shards, so it has changed; overwrite")
 
 
 def _encode(
@@ -443,13 +323,13 @@ def _encode(
         texts = [block for block in batch if block]
         ids, offsets = tokenizer.encode_batch_to_arrays(texts, add_special_tokens=False)
         ends = offsets[np.cumsum(~is_end)[is_end]]
-        # With what comes behind the last end, a piece of the next document, as one more row.
+        # What follows the last end, a piece of the next document, is one more row.
         ids, offsets = framed(ids, np.concatenate([[0], ends, [len(ids)]]), eos[:0], eos)
         yield Part(ids[: len(ids) - len(eos)], offsets[1:-1])
 
 
 def _ahead(items: Iterator[_Item]) -> Iterator[_Item]:
-    """The same, with the next one made in another thread while one is used."""
+    """The same, with the next one made in another thread meanwhile."""
     with ThreadPoolExecutor(1) as executor:
         coming = executor.submit(next, items, None)
         while (item := coming.result()) is not None:
@@ -457,29 +337,21 @@ def _ahead(items: Iterator[_Item]) -> Iterator[_Item]:
             yield item
 
 
-# ---- ids to files
-
-
 def _write(parts: Iterable[Part], index: ShardIndex, folder: Path) -> Generator[Shard, None, None]:
-    """Fill shard after shard; each is yielded once it stands under its name."""
+    """Fill shard after shard; each is yielded once it has its name."""
     number = len(index.shards)
     writer: ShardWriter | None = None
     try:
         for part in parts:
-            rest = part
-            while rest:
-                if writer is None:
-                    writer = open_shard(folder, number, index.format, index.dtype)
-                first, rest, is_full = rest.split(index.shard_size - writer.n_tokens)
+            while part:
+                writer = writer or open_shard(folder, number, index.format, index.dtype)
+                first, part, is_full = part.split(index.shard_size - writer.n_tokens)
                 writer.add(first)
                 if is_full:
-                    shard = writer.finish()
+                    yield writer.finish()
                     number, writer = number + 1, None
-                    yield shard
         if writer is not None:
-            shard = writer.finish()
-            writer = None
-            yield shard
-    finally:
+            yield writer.finish()
+    finally:  # of a finished shard nothing is discarded
         if writer is not None:
             writer.discard()

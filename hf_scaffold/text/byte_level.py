@@ -4,24 +4,9 @@ from array import array
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
-__all__ = [
-    "BYTE_TO_SYMBOL",
-    "SYMBOL_TO_BYTE",
-    "all_symbols_to_bytes",
-    "bytes_to_symbols",
-    "ids_of_bytes",
-    "symbols_to_bytes",
-]
-
-
-def _symbols() -> dict[int, str]:
-    """Byte to the character that stands for it: itself if printable, else the next free one from U+0100."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = sorted(set(range(256)).difference(printable))
-    return {byte: chr(byte) for byte in printable} | {byte: chr(0x100 + i) for i, byte in enumerate(others)}
-
-
-BYTE_TO_SYMBOL = _symbols()
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_OTHERS = sorted({*range(256)}.difference(_PRINTABLE))  # these have the characters from U+0100 on
+BYTE_TO_SYMBOL = {byte: chr(byte) for byte in _PRINTABLE} | {b: chr(0x100 + i) for i, b in enumerate(_OTHERS)}
 SYMBOL_TO_BYTE = {symbol: byte for byte, symbol in BYTE_TO_SYMBOL.items()}
 
 
@@ -36,7 +21,7 @@ def bytes_to_symbols(data: bytes) -> str:
 
 
 def ids_of_bytes(vocab: Mapping[str, int]) -> "array[int]":
-    """The id of each byte's token, -1 where there is none: 256 of 32 bits.
+    """The id of each byte's token, or -1: 256 of 32 bits.
 
     Example:
         >>> ids_of_bytes({"a": 0, "b": 1})[96:100].tolist()
@@ -58,7 +43,7 @@ def symbols_to_bytes(symbols: str) -> bytes:
 
 
 def all_symbols_to_bytes(strings: Sequence[str]) -> list[bytes]:
-    """The bytes that each of many strings of the byte-level alphabet stands for.
+    """`symbols_to_bytes` of many strings at once.
 
     Raises:
         KeyError: a character outside the byte-level alphabet.

@@ -1,10 +1,8 @@
-"""The presets for bytes, as `pre_tokenizer` in tokenizer.json: those that native scanners know."""
+"""The presets for bytes, which native scanners know, as `pre_tokenizer` in tokenizer.json."""
 
 from __future__ import annotations
 
 from typing import Any
-
-__all__ = ["ENTRIES", "preset_of"]
 
 # As in meta-llama/Meta-Llama-3-8B's tokenizer.json.
 LLAMA3_PATTERN = (
@@ -50,7 +48,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
 
 
 def preset_of(pre_tokenizer: Any) -> str | None:
-    """The preset whose native scanner splits text just as this entry does; None if there is none.
+    """The preset, if any, whose native scanner splits text just as this entry does.
 
     Example:
         >>> preset_of({"type": "ByteLevel", "add_prefix_space": False, "use_regex": True})
@@ -61,7 +59,7 @@ def preset_of(pre_tokenizer: Any) -> str | None:
 
 
 def _without_offsets(entry: Any) -> Any:
-    """The entry without what only concerns offsets."""
+    """The entry without what concerns only offsets."""
     if isinstance(entry, dict):
         return {key: _without_offsets(value) for key, value in entry.items() if key != "trim_offsets"}
     return [*map(_without_offsets, entry)] if isinstance(entry, list) else entry

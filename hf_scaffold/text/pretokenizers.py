@@ -1,8 +1,8 @@
 """Pre-tokenizers: the named presets, and any `tokenizers` normalizer and pre-tokenizer.
 
-A pre-tokenizer splits text into pre-tokens, which merges never cross. It also says what their symbols are:
-bytes, or characters. The presets for bytes have native scanners as well (`hf_scaffold._core.counter`), which
-give the same pre-tokens many times faster.
+A pre-tokenizer splits text into pre-tokens, which merges never cross, and says what their symbols are: bytes
+or characters. The presets for bytes also have native scanners (`hf_scaffold._core.counter`), which give the
+same pre-tokens many times faster.
 """
 
 import functools
@@ -28,30 +28,12 @@ from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes
 from hf_scaffold.text.presets import ENTRIES
 
-__all__ = [
-    "ALPHABETS",
-    "CHARACTER_PRESETS",
-    "DEFAULT_PRESET",
-    "PRESETS",
-    "Pretokenizer",
-    "get_pretokenizer",
-    "pretokenizer_of",
-]
-
 ALPHABETS = ("bytes", "chars")
-
-
-def _made_of(entry: dict[str, Any]) -> PreTokenizer:
-    pre_tokenizer: PreTokenizer = _pipeline_of({"pre_tokenizer": entry}).pre_tokenizer
-    return pre_tokenizer
 
 
 PRESETS: tuple[str, ...] = tuple(ENTRIES)
 DEFAULT_PRESET = PRESETS[0]
 
-_BYTE_PRESETS: dict[str, Callable[[], PreTokenizer]] = {
-    name: functools.partial(_made_of, entry) for name, entry in ENTRIES.items()
-}
 _CHARACTER_PRESETS: dict[str, Callable[[], PreTokenizer]] = {
     "metaspace": Metaspace,
     "metaspace-unsplit": lambda: Metaspace(split=False),
@@ -68,10 +50,10 @@ class Pretokenizer:
     Immutable: it holds copies of the objects it is given. Two with the same JSON are equal and hash alike.
 
     Args:
-        normalizer: Applied to the text first; None leaves the text as it is.
+        normalizer: Applied to the text first, if given.
         pre_tokenizer: Splits the text; None leaves it whole.
-        alphabet: "bytes": the symbols are bytes. Where neither object has a `ByteLevel`, one that splits no
-            further is put behind, so that pre-tokens are always written in the byte-level alphabet. "chars":
+        alphabet: "bytes": the symbols are bytes. If neither object has a `ByteLevel`, one that splits no
+            further is appended, so that pre-tokens are always written in the byte-level alphabet. "chars":
             the symbols are the characters that the pre-tokenizer writes.
     Raises:
         ConfigurationError: an object is written in Python, so it can't be stored with the counts; or there is
@@ -93,11 +75,10 @@ class Pretokenizer:
         self.writes_bytes = alphabet == "bytes" or _has_byte_level(parts)
         if alphabet == "bytes" and not _has_byte_level(parts):
             given = [] if pre_tokenizer is None else [pre_tokenizer]
-            parts = _parts_of(
-                normalizer, Sequence([*given, ByteLevel(add_prefix_space=False, use_regex=False)])
-            )
+            byte_level = ByteLevel(add_prefix_space=False, use_regex=False)
+            parts = _parts_of(normalizer, Sequence([*given, byte_level]))
         self._pipeline = _pipeline_of(parts)
-        # Not named where it is "bytes", as in files from before there was another.
+        # Files from before there was another alphabet don't name "bytes".
         marked = parts if alphabet == "bytes" else {"alphabet": alphabet, **parts}
         self._json = json.dumps(marked, sort_keys=True)
         self.alphabet = alphabet
@@ -107,29 +88,27 @@ class Pretokenizer:
         """The pre-tokenizer that `to_json` wrote.
 
         Raises:
-            ConfigurationError: the text is no such JSON, or names something this `tokenizers` doesn't know.
+            ConfigurationError: the text isn't such JSON, or names something this `tokenizers` doesn't know.
         """
         try:
             parts = json.loads(text)
             pipeline = _pipeline_of({name: parts[name] for name in ("normalizer", "pre_tokenizer")})
-        except (
-            BaseException
-        ) as error:  # what `tokenizers` raises is no narrower; its panics are no Exceptions
+        except BaseException as error:  # `tokenizers` raises bare Exceptions, and panics, which are none
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             raise ConfigurationError(f"not the JSON of a pre-tokenizer: {error}: {text[:200]!r}") from error
         return cls(pipeline.normalizer, pipeline.pre_tokenizer, parts.get("alphabet", "bytes"))
 
     def to_json(self) -> str:
-        """`{"normalizer": …, "pre_tokenizer": …}` as in a tokenizer.json, with sorted keys.
+        """`{"normalizer": …, "pre_tokenizer": …}` as in tokenizer.json, keys sorted.
 
-        For an alphabet of characters with `"alphabet": "chars"` before them.
+        For characters, `"alphabet": "chars"` comes first.
         """
         return self._json
 
     @property
     def preset(self) -> str | None:
-        """The preset that this is, so that a native scanner stands for it; else None."""
+        """The preset this is, if any: a native scanner can stand for it."""
         return _preset_names().get(self._json)
 
     @property
@@ -142,17 +121,16 @@ class Pretokenizer:
     def pre_tokenizer(self) -> PreTokenizer | None:
         """Splits the normalized text and, for bytes, writes them in the byte-level alphabet.
 
-        None leaves it whole; there always is one for bytes.
+        None, for characters only, leaves it whole.
         """
         pre_tokenizer: PreTokenizer | None = self._pipeline.pre_tokenizer
         return pre_tokenizer
 
     def pretokenize(self, text: str) -> list[bytes]:
-        """The text's pre-tokens in order, by the `tokenizers` objects themselves.
+        """The text's pre-tokens in order, by the `tokenizers` objects themselves: exact, and slow.
 
         For bytes, they are bytes of the text; for characters, the UTF-8 form of what the pre-tokenizer
-        writes. Exact for every pre-tokenizer, and slow: the presets' native scanners are in
-        `hf_scaffold._core.counter`.
+        writes.
 
         Raises:
             ConfigurationError: the pre-tokenizer writes a character that stands for no byte.
@@ -167,7 +145,6 @@ class Pretokenizer:
             ) from None
 
     def _pretokens(self, text: str) -> list[str]:
-        """The pre-tokens as the pre-tokenizer writes them."""
         if self.normalizer is not None:
             text = self.normalizer.normalize_str(text)
         if self.pre_tokenizer is None:
@@ -199,13 +176,12 @@ def get_pretokenizer(
         pretokenizer: A name in `PRESETS`, for bytes, or in `CHARACTER_PRESETS`, for characters; a
             `tokenizers` pre-tokenizer; a `tokenizers.Tokenizer`, for its normalizer and pre-tokenizer; or a
             `Pretokenizer`. None: "gpt2-digits" for bytes, "metaspace" for characters.
-        normalizer: A `tokenizers` normalizer to put first, in place of any that `pretokenizer` brings along.
+        normalizer: A `tokenizers` normalizer, in place of any that `pretokenizer` brings along.
         alphabet: "bytes" or "chars". None: that of a `Pretokenizer`, else "bytes".
     Returns:
-        A Pretokenizer; objects that equal a preset's, without a normalizer, are that preset.
+        A Pretokenizer; one that equals a preset is that preset.
     Raises:
-        ConfigurationError: the name is no preset's, or an object is written in Python or for another
-            alphabet.
+        ConfigurationError: an unknown preset, or an object written in Python or for another alphabet.
         TypeError: an argument is of another type.
     Example:
         >>> from tokenizers.pre_tokenizers import ByteLevel, Whitespace
@@ -239,9 +215,9 @@ def get_pretokenizer(
 
 
 def pretokenizer_of(backend: Tokenizer) -> Pretokenizer:
-    """The pre-tokenizer of a tokenizer that has a BPE model, with the alphabet that this model starts from.
+    """The pre-tokenizer of a tokenizer with a BPE model, and the alphabet that this model starts from.
 
-    That is bytes where the text is written as bytes, unless the model adds affixes or lacks some byte.
+    That is bytes if the pre-tokenizer writes them, unless the model adds affixes or lacks some byte.
     """
     characters = Pretokenizer(backend.normalizer, backend.pre_tokenizer, "chars")
     model = backend.model
@@ -253,17 +229,18 @@ def pretokenizer_of(backend: Tokenizer) -> Pretokenizer:
 
 
 def _preset(name: str, alphabet: str) -> PreTokenizer:
-    presets, others = _BYTE_PRESETS, _CHARACTER_PRESETS
-    if alphabet == "chars":
-        presets, others = others, presets
-    if name not in presets:
-        known = ", ".join(presets)
-        if name in others:
-            raise ConfigurationError(
-                f"pre-tokenizer {name!r} does not go with alphabet={alphabet!r}, whose presets are {known}"
-            )
-        raise ConfigurationError(f"unknown pre-tokenizer {name!r}; the presets are {known}")
-    return presets[name]()
+    presets = CHARACTER_PRESETS if alphabet == "chars" else PRESETS
+    if name in presets and alphabet == "chars":
+        return _CHARACTER_PRESETS[name]()
+    if name in presets:
+        pre_tokenizer: PreTokenizer = _pipeline_of({"pre_tokenizer": ENTRIES[name]}).pre_tokenizer
+        return pre_tokenizer
+    known = ", ".join(presets)
+    if name in (*PRESETS, *CHARACTER_PRESETS):
+        raise ConfigurationError(
+            f"pre-tokenizer {name!r} does not go with alphabet={alphabet!r}, whose presets are {known}"
+        )
+    raise ConfigurationError(f"unknown pre-tokenizer {name!r}; the presets are {known}")
 
 
 def _parts_of(normalizer: Normalizer | None, pre_tokenizer: PreTokenizer | None) -> dict[str, Any]:
@@ -273,7 +250,7 @@ def _parts_of(normalizer: Normalizer | None, pre_tokenizer: PreTokenizer | None)
     pipeline.pre_tokenizer = pre_tokenizer
     try:
         state = json.loads(pipeline.to_str())
-    except Exception as error:  # what `tokenizers` raises is no narrower
+    except Exception as error:  # `tokenizers` raises nothing narrower
         raise ConfigurationError(
             f"only pre-tokenizers and normalizers built from tokenizers' own objects can be stored: {error}"
         ) from error
@@ -285,7 +262,7 @@ def _pipeline_of(parts: dict[str, Any]) -> Tokenizer:
 
 
 def _has_byte_level(entry: object) -> bool:
-    """Whether `ByteLevel` is anywhere in tokenizer.json entries; as a normalizer it writes stand-ins too."""
+    """Whether `ByteLevel` is anywhere in tokenizer.json entries; as a normalizer it writes bytes, too."""
     if isinstance(entry, dict):
         return entry.get("type") == "ByteLevel" or any(map(_has_byte_level, entry.values()))
     return isinstance(entry, list) and any(map(_has_byte_level, entry))

@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from itertools import starmap
 from operator import add
 
-__all__ = ["BYTE_TOKENS", "NO_AFFIXES", "Affixes", "Pair"]
-
 Pair = tuple[str, str]  # two tokens that merge
 
 
 @dataclass(frozen=True)
 class Affixes:
-    """What a symbol is marked with where it continues its pre-token (prefix) and where it ends it (suffix).
+    """What marks a symbol that continues its pre-token (prefix) or ends it (suffix).
 
     Only characters have affixes; for bytes both are empty. A token begins with the prefix if its first symbol
     does, and ends with the suffix if its last symbol does.
@@ -21,8 +19,8 @@ class Affixes:
         >>> affixes = Affixes("##", "</w>")
         >>> [affixes.mark(c, continues=i > 0, ends=i == 2) for i, c in enumerate("low")]
         ['l', '##o', '##w</w>']
-        >>> affixes.join("l", "##o"), affixes.join("##o", "##w</w>")
-        ('lo', '##ow</w>')
+        >>> affixes.join_all([("l", "##o"), ("##o", "##w</w>")]), affixes.spell(["l", "##o", "##w</w>"])
+        (['lo', '##ow</w>'], 'low</w>')
     """
 
     prefix: str = ""
@@ -32,22 +30,16 @@ class Affixes:
         """The symbol of a character."""
         return f"{self.prefix if continues else ''}{character}{self.suffix if ends else ''}"
 
-    def join(self, left: str, right: str) -> str:
-        """The token that two tokens merge into; the right one follows, so it begins with the prefix."""
-        return left + right[len(self.prefix) :]
-
     def join_all(self, pairs: Iterable[Pair]) -> list[str]:
-        """The token of each pair."""
+        """The token that each pair merges into; the right one follows, so it begins with the prefix."""
         if not self.prefix:
             return list(starmap(add, pairs))
         skip = len(self.prefix)
         return [left + right[skip:] for left, right in pairs]
 
     def first_rules(self, merges: Sequence[Pair]) -> dict[str, Pair]:
-        """For each token that merges make, the first rule for it.
+        """The first rule for each token that merges make, given in rank order.
 
-        Args:
-            merges: In rank order.
         Example:
             >>> Affixes().first_rules([("a", "b"), ("ab", "c"), ("b", "c"), ("a", "bc")])["abc"]
             ('ab', 'c')
@@ -55,7 +47,7 @@ class Affixes:
         return dict(zip(self.join_all(merges[::-1]), merges[::-1], strict=True))
 
     def spell(self, tokens: tuple[str, ...] | list[str]) -> str:
-        """The token that several make."""
+        """The token that consecutive ones make."""
         skip = len(self.prefix)
         return "".join([tokens[0], *(token[skip:] for token in tokens[1:])])
 
@@ -76,7 +68,7 @@ class Affixes:
         return readings
 
     def cuts(self, token: str) -> tuple[int, int]:
-        """The first and last place to cut a token in two, with a character beside the affix on each side.
+        """The first and last place to cut a token in two, with a character besides affixes on each side.
 
         Example:
             >>> Affixes("##", "</w>").cuts("##low</w>")
@@ -89,5 +81,5 @@ class Affixes:
 
 NO_AFFIXES = Affixes()
 
-# With byte_fallback, the tokens of the bytes of characters outside the alphabet; spelled as in SentencePiece.
+# With byte_fallback, what bytes of characters outside the alphabet become; spelled as in SentencePiece.
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))

@@ -479,7 +479,7 @@ def test_offsets_are_those_of_the_symbols(pipeline, english_text):
             start, spelled = at, symbols.tokens[at]
             while spelled != token:
                 at += 1
-                spelled = bpe.affixes.join(spelled, symbols.tokens[at])
+                spelled = bpe.affixes.spell([spelled, symbols.tokens[at]])
             assert offsets == (symbols.offsets[start][0], symbols.offsets[at][1])
             assert word == symbols.word_ids[start]
             at += 1

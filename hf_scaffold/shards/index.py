@@ -1,0 +1,109 @@
+"""What a folder of shards holds, and what it was made of: index.json."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from hf_scaffold._utils.files import write_files
+from hf_scaffold._utils.strict_json import parse, shown
+from hf_scaffold.errors import ArtifactError
+from hf_scaffold.shards.files import FORMATS, Shard, is_shard_name
+
+INDEX_FILE = "index.json"
+INDEX_VERSION = 1
+
+
+@dataclass(frozen=True)
+class ShardIndex:
+    """The content of index.json.
+
+    Args:
+        format, shard_size, lines, field: As given to `write_shards`.
+        dtype: Of the ids: "uint16", or "uint32" for a vocabulary of more than 65,536.
+        vocab_size: One more than the largest id the tokenizer can give.
+        eos_token_id: Ends each document; None: nothing does.
+        tokenizer_sha256: Of all that ids depend on.
+        corpus: Name and bytes of each file.
+        shards: The finished ones, in order: name, n_documents, n_tokens, n_bytes, sha256, and idx_sha256, of
+            the `.idx` beside a `.bin`.
+        complete: Whether these are all.
+    """
+
+    format: str
+    dtype: str
+    vocab_size: int
+    eos_token_id: int | None
+    shard_size: int
+    lines: bool
+    field: str
+    tokenizer_sha256: str
+    corpus: tuple[tuple[str, int], ...]
+    shards: tuple[Shard, ...] = ()
+    complete: bool = False
+
+    @property
+    def n_documents(self) -> int:
+        """Of all shards."""
+        return sum(shard.n_documents for shard in self.shards)
+
+    @property
+    def n_tokens(self) -> int:
+        """Of all shards, EOS included."""
+        return sum(shard.n_tokens for shard in self.shards)
+
+    @property
+    def n_bytes(self) -> int:
+        """Of all shards."""
+        return sum(shard.n_bytes for shard in self.shards)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write index.json: its version, these facts, n_documents and n_tokens."""
+        totals = {"n_documents": self.n_documents, "n_tokens": self.n_tokens}
+        content = {"version": INDEX_VERSION, **asdict(self), **totals}
+        write_files(folder, {INDEX_FILE: f"{json.dumps(content, ensure_ascii=False, indent=1)}\n".encode()})
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> ShardIndex:
+        """Read the index of a folder of shards.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ArtifactError: it is invalid or of another version.
+        """
+        path = Path(folder, INDEX_FILE)
+        data = path.read_bytes()
+        try:
+            content = parse(data)
+            version = content.pop("version")
+            if version == INDEX_VERSION:
+                del content["n_documents"], content["n_tokens"]
+                shards = tuple(Shard(**shard) for shard in content.pop("shards"))
+                corpus = tuple((name, size) for name, size in content.pop("corpus"))
+                index = cls(**content, corpus=corpus, shards=shards)
+                index._check()
+                return index
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ArtifactError(f"{path} is no index of shards: {error!r:.300}") from error
+        raise ArtifactError(f"{path} has version {shown(version)}, not {INDEX_VERSION}; update hf_scaffold")
+
+    def _check(self) -> None:
+        """Refuse entries of other types; names of shards are those of files in the folder."""
+        sizes = [self.vocab_size, self.shard_size, *(size for _, size in self.corpus)]
+        names = [self.tokenizer_sha256, self.field, *(name for name, _ in self.corpus)]
+        for shard in self.shards:
+            if not is_shard_name(shard.name):
+                raise ValueError(f"{shown(shard.name)} is no shard's name")
+            sizes += [shard.n_documents, shard.n_tokens, shard.n_bytes]
+            names += [shard.sha256, "" if shard.idx_sha256 is None else shard.idx_sha256]
+        sizes.append(0 if self.eos_token_id is None else self.eos_token_id)
+        if self.format not in FORMATS or self.dtype not in ("uint16", "uint32"):
+            raise ValueError(f"there is no format {shown(self.format)} of {shown(self.dtype)}")
+        if not all(type(size) is int and 0 <= size < 1 << 63 for size in sizes):
+            raise ValueError("a size or id is no whole number")
+        if not all(isinstance(name, str) for name in names):
+            raise ValueError("a name or digest is no string")
+        if type(self.lines) is not bool or type(self.complete) is not bool:
+            raise ValueError("lines or complete is neither true nor false")
