@@ -1,4 +1,4 @@
-"""What a report holds, and its forms are written from: facts alone."""
+"""The facts that a report holds and its forms are made from."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from hf_scaffold.evaluation.tables import TRAIN, TokenizerComparison
 from hf_scaffold.report.figures import frequency_curve
 from hf_scaffold.report.passages import Passage
 
-__all__ = ["PLAIN", "SCAFFOLD", "Facts", "ReportText", "ScaffoldFacts"]
-
 SCAFFOLD, PLAIN = "Scaffold-BPE", "BPE"
 
 
@@ -21,7 +19,7 @@ class ReportText:
 
     Args:
         name: "train" or "held-out".
-        sources: Names of its files, or patterns, without their folders; none for texts in memory.
+        sources: Names of its files, or patterns, without folders; none for texts in memory.
         n_bytes, n_words: Its size; see `Evaluation`.
         differing: Share of its pre-tokens that plain BPE and Scaffold-BPE encode differently.
     """
@@ -70,12 +68,12 @@ class Facts:
 
     @property
     def tokenizers(self) -> tuple[str, ...]:
-        """Names of the tokenizers, in the order of the table."""
+        """Their names, in the order of the table."""
         return tuple(self.table.evaluations[TRAIN])
 
     @property
     def scaffold_share(self) -> float:
-        """Scaffold tokens among all that were made."""
+        """Share of scaffold tokens among all that were made."""
         return len(self.scaffolds) / self.expanded_vocab_size
 
     def bytes_per_token_gain(self, text: str) -> float:
@@ -84,7 +82,7 @@ class Facts:
         return (values[SCAFFOLD] or 0) / (values[PLAIN] or 1) - 1
 
     def to_dict(self) -> dict[str, Any]:
-        """All facts as what JSON can hold."""
+        """For JSON."""
         return {
             "settings": self.settings,
             "texts": [asdict(text) for text in self.texts],

@@ -11,23 +11,21 @@ from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.evaluation.metrics import Evaluation
 from hf_scaffold.report.svg import Bar, Figure, bar_chart, line_chart
 
-__all__ = ["figure_frequencies", "figure_gain", "figure_standalone", "frequency_curve"]
-
 CURVE_POINTS = 200
 
 
 def figure_standalone(groups: Mapping[str, Sequence[Standalone]]) -> Figure:
-    """For each token a bar: the share of its bytes' occurrences in which it stands alone.
+    """A bar for each token: the share of its bytes' occurrences in which it stands alone.
 
     Args:
-        groups: What the tokens of a group have in common, to what `standalone_share` gave.
+        groups: The name of each group of tokens, to what `standalone_share` gave.
     Example:
         >>> from hf_scaffold import Standalone
         >>> figure = figure_standalone({"scaffold tokens": [Standalone("zona", 0, 50)]})
         >>> figure.description
         'zona stands alone in 0.0 %, 0 of 50 occurrences'
 
-    Source: Lian et al. 2024, Figure 1: "zona", which stands in "Arizona", against "ing".
+    Source: Lian et al. 2024, Figure 1: "zona", as in "Arizona", against "ing".
     """
     bars = {
         name: [Bar(readable(row.token), row.share, _share_of(row), series) for row in rows]
@@ -46,10 +44,10 @@ def _share_of(row: Standalone) -> str:
 
 
 def figure_frequencies(evaluations: Iterable[Evaluation]) -> Figure:
-    """How often each token occurs, the most frequent first: a line for each tokenizer.
+    """A line for each tokenizer: how often its tokens occur, the most frequent first.
 
     Args:
-        evaluations: On the same text. The first is drawn on top of the others.
+        evaluations: On the same text. The first is drawn on top.
     Example:
         >>> evaluation = Evaluation("toy", ("a", "b", "c"), np.array([2, 9, 0]), n_bytes=11)
         >>> figure_frequencies([evaluation]).description
@@ -72,7 +70,7 @@ def figure_frequencies(evaluations: Iterable[Evaluation]) -> Figure:
 
 
 def frequency_curve(evaluation: Evaluation, n_points: int = CURVE_POINTS) -> list[tuple[int, int]]:
-    """Ranks from 1 on with their frequencies: about so many, closer at the start, with the first and last.
+    """Ranks from 1 on with their frequencies: about n_points, denser at the start, with the first and last.
 
     Example:
         >>> frequency_curve(Evaluation("toy", ("a", "b", "c"), np.array([2, 9, 0]), n_bytes=11))
@@ -92,7 +90,7 @@ def figure_gain(changes: Mapping[str, VocabularyChange]) -> Figure:
     """Mean frequency of the tokens that left a vocabulary, and of those that came in for them.
 
     Args:
-        changes: A name, such as a vocabulary size, to what `compare` gave; "" for no name.
+        changes: A name, such as a vocabulary size, or "", to what `compare` gave.
     Example:
         >>> import hf_scaffold as hs
         >>> counts = hs.PreTokenCounts.from_mapping({b"hug": 10, b"pug": 5, b"hugs": 5, b"on": 7})

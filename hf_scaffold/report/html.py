@@ -1,4 +1,4 @@
-"""A report as one HTML page: no other file, no network, readable without JavaScript and on paper."""
+"""A report as one HTML page: no other files, no network, readable without JavaScript and on paper."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from hf_scaffold.report.figures import figure_frequencies, figure_gain, figure_s
 from hf_scaffold.report.svg import Figure
 from hf_scaffold.text.files import import_extra
 
-__all__ = ["html_of"]
-
 
 def html_of(report: Facts) -> str:
-    """The page. Every text in it, of the corpus or of names, is escaped by the template engine."""
+    """The page; the template engine escapes every text in it."""
     jinja2 = import_extra("jinja2", "report")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("hf_scaffold", "data"),

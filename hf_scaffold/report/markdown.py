@@ -1,4 +1,4 @@
-"""A report as GitHub-flavoured Markdown, to paste where a page can't go; long lists by their first lines."""
+"""A report as GitHub-flavoured Markdown, long lists cut short."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from hf_scaffold.report import words
 from hf_scaffold.report.facts import Facts
 from hf_scaffold.report.figures import figure_standalone
 
-__all__ = ["markdown_of"]
-
 ROWS = 50  # of a long table
 
 
 def markdown_of(report: Facts) -> str:
-    """The report, section by section as the page has it."""
+    """The report, in the page's sections."""
     sections = (_head, _metrics, _frequencies, _passage, _gained, _scaffolds)
     return "\n".join(line for section in sections for line in section(report))
 
@@ -118,9 +116,6 @@ def _scaffolds(report: Facts) -> Iterator[str]:
     yield from _table(["Scaffold token", "Merged from", "Stands as", "Occurs", "By itself", "Builds"], rows)
 
 
-# ---- Markdown
-
-
 def _limited(rows: Sequence[object]) -> str:
     return f", the first {ROWS} of {len(rows):,}" if len(rows) > ROWS else ""
 
@@ -133,7 +128,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown and HTML take for nothing else."""
+    """Text with all markup escaped."""
     return re.sub(r"([\\`*_{}\[\]<>#&~])", r"\\\1", text)
 
 

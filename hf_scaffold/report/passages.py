@@ -1,4 +1,4 @@
-"""Where two tokenizers that cut text alike encode it differently: how often, and a passage to look at."""
+"""Where two tokenizers that cut text alike encode it differently: how often, and a passage to show."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.training.agreement import rows_alike
 from hf_scaffold.training.artifact import ScaffoldBPE
 
-__all__ = ["Passage", "Piece", "choose_passage", "differing_share", "split_passage"]
-
-SEARCHED = 300_000  # characters from the start of a text among which a passage is looked for
+SEARCHED = 300_000  # characters at the start of a text that are searched for a passage
 SHORTEST, LONGEST = 400, 800  # characters of a passage; a text may be shorter
 
 _CUTS = re.compile(rf"\S.{{0,{LONGEST - 1}}}(?=\s|\Z)|\S.{{{LONGEST - 1}}}", re.DOTALL)
@@ -24,14 +22,14 @@ _CUTS = re.compile(rf"\S.{{0,{LONGEST - 1}}}(?=\s|\Z)|\S.{{{LONGEST - 1}}}", re.
 
 @dataclass(frozen=True)
 class Piece:
-    """A pre-token as plain BPE and as Scaffold-BPE encodes it: tokens as the vocabularies spell them."""
+    """A pre-token as plain BPE and as Scaffold-BPE encodes it, spelled as in their vocabularies."""
 
     plain: tuple[str, ...]
     scaffold: tuple[str, ...]
 
     @property
     def differs(self) -> bool:
-        """Whether the two are not the same tokens."""
+        """Whether the tokens are not the same."""
         return self.plain != self.scaffold
 
 
@@ -40,9 +38,7 @@ class Passage:
     """A passage of a text, pre-token by pre-token.
 
     Args:
-        text: As it is.
         origin: The text that it is from, or "given".
-        pieces: All of it.
     """
 
     text: str
@@ -60,7 +56,7 @@ class Passage:
         return sum(piece.differs for piece in self.pieces)
 
     def to_dict(self) -> dict[str, Any]:
-        """All facts as what JSON can hold."""
+        """For JSON."""
         return {**asdict(self), "n_tokens": self.n_tokens, "n_differing": self.n_differing}
 
 
@@ -84,7 +80,7 @@ def _encoded(bpe: ScaffoldBPE, pretokens: list[bytes]) -> Iterator[tuple[str, ..
 
 
 def choose_passage(documents: Iterable[str], plain: ScaffoldBPE, scaffold: ScaffoldBPE) -> str:
-    """The passage near the start of a text in which the most pre-tokens differ; on a tie the first."""
+    """The passage near the start of a text in which most pre-tokens differ; on a tie the first."""
     best, most = "", -1
     for passage in _passages(documents):
         differing = split_passage(passage, "", plain, scaffold).n_differing
@@ -94,7 +90,7 @@ def choose_passage(documents: Iterable[str], plain: ScaffoldBPE, scaffold: Scaff
 
 
 def _passages(documents: Iterable[str]) -> Iterator[str]:
-    """Passages of whole lines where these are not too long; none spans two documents."""
+    """Passages of whole lines unless these are too long; none spans documents."""
     searched = 0
     for document in documents:
         passage = ""
@@ -128,6 +124,6 @@ def differing_share(plain: ScaffoldBPE, scaffold: ScaffoldBPE, counts: PreTokenC
 
 
 def _renumbered(bpe: ScaffoldBPE, other: ScaffoldBPE) -> NDArray[np.int32]:
-    """For each id the other's id of the same token; -1 where it has none."""
+    """For each id the other's id of the same token, or -1."""
     ids = {token: token_id for token_id, token in enumerate(other.tokens)}
     return np.array([ids.get(token, -1) for token in bpe.tokens], np.int32)

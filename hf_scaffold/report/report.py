@@ -1,6 +1,6 @@
 """The report: what Scaffold-BPE does to a vocabulary on one's own text, against other tokenizers.
 
-A `Report` holds the facts; the page, the Markdown and the JSON are written from it and nothing else.
+A `Report` holds the facts; page, Markdown and JSON are made from nothing else.
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.settings import DEFAULT_VOCAB_SIZE
 from hf_scaffold.training.trainer import train
 
-__all__ = ["DEFAULT_BASELINES", "FORMS", "Report", "ReportText", "ScaffoldFacts", "make_report"]
-
 BASELINE_NAMES = {
     "bpe": PLAIN,
     "wordpiece": "WordPiece",
@@ -53,9 +51,9 @@ BASELINE_NAMES = {
 DEFAULT_BASELINES: tuple[str, ...] = tuple(kind for kind in BASELINES if "sentencepiece" not in kind)
 
 FIGURE_TOKENS = 8  # of each kind in Figure 1
-SHORTEST_SHOWN = 3  # letters of these
+SHORTEST_SHOWN = 3  # letters
 SPACE = bytes_to_symbols(b" ")
-GIVEN = "given"  # where a passage is from that was given
+GIVEN = "given"  # the origin of a passage that the caller chose
 
 Step = Callable[[str], object]
 
@@ -65,13 +63,13 @@ class Report(Facts):
     """What `make_report` found.
 
     Args:
-        settings: vocab_size, special_tokens and pretokenizer, as both BPEs were trained with.
+        settings: vocab_size, special_tokens and pretokenizer of both BPEs.
         texts: The training text, then the held-out text if there is one.
         table: All tokenizers by metric.
         raw_agreements: How far a plain BPE engine encodes as Scaffold-BPE does, by name as in `ScaffoldBPE`;
-            what was measured on each text is in `table`.
+            `table` has what was measured on each text.
         expanded_vocab_size: Normal and scaffold tokens.
-        stop_reason: Why training ended before vocab_size; None if it didn't.
+        stop_reason: Why training ended before vocab_size, if it did.
         changes: Text to what left the vocabulary and what came in, with frequencies in that text.
         scaffolds: All scaffold tokens; those whose bytes occur most in the training text come first.
         standalone: Normal and scaffold tokens that occur often inside words, for Figure 1.
@@ -83,7 +81,7 @@ class Report(Facts):
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=1) + "\n"
 
     def to_markdown(self) -> str:
-        """The facts as GitHub-flavoured Markdown; long lists by their first lines."""
+        """The facts as GitHub-flavoured Markdown, long lists cut short."""
         return markdown_of(self)
 
     def to_html(self) -> str:
@@ -95,7 +93,7 @@ class Report(Facts):
         return html_of(self)
 
     def save(self, *paths: str | os.PathLike[str]) -> None:
-        """Write files, each in the form of its suffix: .html, .md or .json.
+        """Write files, each in the form its suffix names: .html, .md or .json.
 
         Raises:
             ConfigurationError: another suffix, or jinja2 is not installed.
@@ -115,19 +113,16 @@ FORMS: dict[str, Callable[[Report], str]] = {
 
 
 def check_forms(paths: Iterable[str | os.PathLike[str]]) -> None:
-    """Refuse what `Report.save` could not write, for its suffix or for want of a package.
+    """Refuse paths that `Report.save` can't write.
 
     Raises:
-        ConfigurationError: the message names the path.
+        ConfigurationError: an unknown suffix, or jinja2 is not installed.
     """
     for path in map(Path, paths):
         if path.suffix not in FORMS:
             raise ConfigurationError(f"{path}: a report's name ends in {', '.join(FORMS)}")
         if path.suffix == ".html":
             import_extra("jinja2", "report")
-
-
-# ---- gathering them
 
 
 @knows_its_arguments
@@ -145,27 +140,27 @@ def make_report(
     num_workers: int | None = None,
     on_step: Step | None = None,
 ) -> Report:
-    """Train Scaffold-BPE and what to compare it with on a text, and tell them apart.
+    """Train Scaffold-BPE and what to compare it with on a text, and compare them.
 
-    The same text gives the same report, except what it says of WordPiece and Unigram: the trainers of
-    `tokenizers` decide ties by the order of a hash table.
+    The same text gives the same report, except for WordPiece and Unigram: the trainers of `tokenizers` decide
+    ties by the order of a hash table.
 
     Args:
         source, field, num_workers: As for `count`.
         vocab_size, special_tokens: As for `train`; for all that is trained here.
-        held_out: Text that nothing is trained on, to be measured apart.
+        held_out: Text that nothing is trained on, measured separately.
         baselines: Of `BASELINES`; plain BPE is always among them.
         compare_with: Existing tokenizers: name to what `evaluate` takes, or to a path or a name on the Hub;
-            or these alone, which then are their own names.
+            or paths and names alone.
         pretokenizer: A preset for an alphabet of bytes.
-        passage: A text to show as both BPEs encode it. None: where they differ most at the start of the
+        passage: A text to show as both BPEs encode it. None: where they differ most near the start of the
             held-out text, or of the training text if there is none.
-        on_step: Called with what comes next, in words.
+        on_step: Called with the name of each step before it.
     Returns:
         Report: `save("report.html")`, or .md or .json.
     Raises:
-        ConfigurationError: an unknown baseline, a package that is not installed, or two tokenizers of one
-            name; before anything is counted.
+        ConfigurationError: before anything is counted: an unknown baseline, a package that is not installed,
+            or two tokenizers of one name.
         CorpusError: a text can't be read, or is empty.
         VocabSizeError: vocab_size is below what an alphabet of bytes needs.
     Cost: for 59 MB of novels and 32,000 tokens, under a minute of CPU time; mostly Unigram and WordPiece.
@@ -229,9 +224,6 @@ def make_report(
     )
 
 
-# What can be refused is refused before anything is counted.
-
-
 def _byte_level(preset: str | None) -> Pretokenizer:
     pretokenizer = get_pretokenizer(preset)
     if pretokenizer.alphabet != "bytes":
@@ -247,7 +239,6 @@ def _checked_kinds(baselines: Sequence[str]) -> list[str]:
 
 
 def _loaded(compare_with: Mapping[str, Any] | Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
-    """The existing tokenizers by name."""
     if not isinstance(compare_with, Mapping):
         compare_with = {os.fspath(name): name for name in compare_with}
     for name in compare_with:
@@ -269,9 +260,6 @@ def _readable_texts(source: Source, held_out: Source | None, field: str) -> dict
         if next(text.documents(), None) is None:
             raise CorpusError(f"the {TEXT_NAMES[name].lower()} is empty")
     return texts
-
-
-# The work.
 
 
 def _train_all(
@@ -329,7 +317,7 @@ def _standalone(
 
 
 def _is_inside_words(bpe: ScaffoldBPE) -> Callable[[str], bool]:
-    """Tells tokens such as "ing": three letters or more, none a capital, that are no word by themselves."""
+    """Tells tokens such as "ing": three letters or more, no capitals, not a word by themselves."""
 
     def is_inside(token: str) -> bool:
         try:

@@ -1,6 +1,6 @@
-"""Charts as SVG, drawn by hand: text stays text, in any script, and ink follows the page, light or dark.
+"""Charts as SVG: text stays text, in any script, and ink follows the page, light or dark.
 
-An SVG is XML, so `xml.etree` writes it: whatever a token spells is escaped.
+`xml.etree` writes it, so whatever a token spells is escaped.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from xml.etree import ElementTree
 
 from hf_scaffold._utils.files import write_files
 
-__all__ = ["Bar", "Figure", "bar_chart", "line_chart"]
-
 Point = tuple[float, float]
 
 WIDTH = 720
@@ -22,7 +20,7 @@ ROW = 22  # height of a bar with the room around it
 LINES_HEIGHT = 340
 LABELS = 150  # left of bars
 
-# Neither light nor dark, so that each shows on white and on black; lines have dashes besides.
+# Each shows on white and on black; lines have dashes besides.
 COLORS = ("#2a7fd4", "#d55e00", "#1a8f63", "#a05fc4", "#7f7f7f", "#c2478d", "#1787a0")
 DASHES = ("none", "7 3", "2 3", "10 3 2 3", "4 4", "12 4", "1 4")
 
@@ -42,9 +40,8 @@ class Figure:
     """A chart; notebooks show it.
 
     Args:
-        title: What it shows.
-        description: The same in words, for those who can't see it.
-        svg: The drawing; it needs nothing else, in a page or as a file.
+        description: What it shows, for those who can't see it.
+        svg: Complete, in a page or as a file.
     """
 
     title: str
@@ -62,7 +59,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: its length, and what is written before and behind it. `series` chooses the colour."""
+    """One bar, with a label before and a text after it; `series` chooses the colour."""
 
     label: str
     value: float
@@ -70,16 +67,13 @@ class Bar:
     series: int = 0
 
 
-# ---- charts
-
-
 def bar_chart(
     title: str, description: str, groups: Mapping[str, Sequence[Bar]], largest: float | None = None
 ) -> Figure:
-    """Bars from left to right, one below the other, in groups under their names.
+    """Horizontal bars in groups under their names.
 
     Args:
-        groups: Name to bars; "" for no name.
+        groups: Name, or "", to bars.
         largest: What the full width stands for. None: the longest bar.
     """
     bars = [bar for group in groups.values() for bar in group]
@@ -153,9 +147,6 @@ def _ticks(largest: float) -> Iterator[float]:
     step = next(step for step in (power / 5, power / 2, power) if largest / step <= 9)
     for number in range(int(largest / step) + 1):
         yield number * step
-
-
-# ---- elements
 
 
 def _drawing(title: str, description: str, height: float) -> ElementTree.Element:

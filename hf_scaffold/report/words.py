@@ -1,4 +1,4 @@
-"""What the page and the Markdown say alike: headline facts, captions, and what the metrics mean."""
+"""What page and Markdown share: headline facts, captions, and what the metrics mean."""
 
 from __future__ import annotations
 
@@ -11,29 +11,13 @@ from hf_scaffold.report.facts import Facts, ReportText
 from hf_scaffold.report.passages import Passage
 from hf_scaffold.text.byte_level import symbols_to_bytes
 
-__all__ = [
-    "DIRECTIONS",
-    "MARKS",
-    "SPELLING",
-    "TEXT_NAMES",
-    "TITLE",
-    "headline",
-    "meanings",
-    "metric_texts",
-    "passage_note",
-    "percent",
-    "running_text",
-    "size_of",
-]
-
 TITLE = "What Scaffold-BPE does to a vocabulary"
 SPELLING = "Ġ stands for the space before a word."
 TEXT_NAMES = {TRAIN: "Training text", HELD_OUT: "Held-out text"}
-# Of what is neither good nor bad there is nothing to say.
 DIRECTIONS = {True: ("↑", "higher is better"), False: ("↓", "lower is better"), None: ("", "")}
 MARKS = "★ marks the best; ↑ means that higher is better, ↓ that lower is."
 
-# By the part of a metric's name before its colon; {at} is the part behind it.
+# By the part of a metric's name before its colon; {at} is the part after it.
 MEANINGS = {
     "vocab_size": "Tokens with an id. Tokenizers of different sizes are hard to compare: a larger vocabulary "
     "alone gives more bytes per token, and rarer tokens.",
@@ -60,7 +44,7 @@ def percent(share: float, digits: int = 1, sign: bool = False) -> str:
 
 
 def headline(report: Facts) -> Iterator[tuple[str, str]]:
-    """The main facts: a value, and what it is."""
+    """The main facts: value and label."""
     measured = report.texts[-1]
     yield (
         f"{len(report.scaffolds):,}",
@@ -84,7 +68,7 @@ def headline(report: Facts) -> Iterator[tuple[str, str]]:
 
 
 def _agreement(report: Facts) -> tuple[str, str]:
-    """What a program gets right that reads tokenizer.json with a plain BPE engine."""
+    """How far a plain BPE engine that reads tokenizer.json encodes alike."""
     measured, merges_only, unseen = map(percent_down, report.raw_agreements.values())
     other = report.table.evaluations.get(HELD_OUT, {}).get(report.tokenizers[0])
     found = f"; {percent_down(other.raw_agreement or 0)} of the held-out text, measured" if other else ""
@@ -102,13 +86,13 @@ def size_of(text: ReportText) -> str:
 
 
 def metric_texts(report: Facts) -> Iterator[tuple[str, list[str]]]:
-    """The texts in the table: name and the metrics that are measured on each."""
+    """Each text in the table, with the metrics measured on it."""
     for text in report.table.evaluations:
         yield text, [row.metric for row in report.table.rows if row.text == text]
 
 
 def meanings(report: Facts) -> Iterator[tuple[str, str]]:
-    """The metrics of the table: label and what it means."""
+    """Each metric's label and what it means."""
     for row in report.table.rows:
         if row.text == TRAIN:
             name, _, at = row.metric.partition(":")
@@ -123,7 +107,7 @@ def passage_note(passage: Passage) -> str:
 
 
 def running_text(token: str) -> str:
-    """A token as it stands in text, with a sign for each line end; part of a character as `readable` has it.
+    """A token as in text, with a sign for each line end; part of a character as in `readable`.
 
     Example:
         >>> running_text("ĠnaÃ¯ve"), running_text("Ċ"), running_text("Ã")
