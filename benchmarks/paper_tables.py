@@ -67,10 +67,10 @@ def findings(
     return {
         "reached": both(before, after, "vocab_size"),
         "scaffold_tokens": len(scaffold.scaffold_tokens),
-        "left": len(change.left),
-        "share_left": len(change.left) / before.vocab_size,
-        "mean_left": change.mean_left,
-        "mean_came": change.mean_came,
+        "removed": len(change.removed),
+        "share_removed": len(change.removed) / before.vocab_size,
+        "mean_removed": change.mean_removed,
+        "mean_added": change.mean_added,
         "gain": change.gain,
         "n_tokens": both(before, after, "n_tokens"),
         "bytes_per_token": bytes_per_token,
@@ -106,10 +106,10 @@ def bits_per_saved_token(entropy: Sequence[float], bytes_per_token: Sequence[flo
 
 
 def entropy_terms(before: hs.Evaluation, after: hs.Evaluation, change: hs.VocabularyChange) -> list[float]:
-    """What the tokens that left, came in and stayed add to the change of H = -Σ p log2 p."""
-    left = entropy_of(change.left_frequencies / before.n_tokens)
-    came = entropy_of(change.came_frequencies / after.n_tokens)
-    return [0 - left, came, (after.entropy - came) - (before.entropy - left)]
+    """What the removed, the added and the staying tokens add to the change of H = -Σ p log2 p."""
+    removed = entropy_of(change.removed_frequencies / before.n_tokens)
+    added = entropy_of(change.added_frequencies / after.n_tokens)
+    return [0 - removed, added, (after.entropy - added) - (before.entropy - removed)]
 
 
 def entropy_of(shares: Any) -> float:
@@ -141,7 +141,7 @@ PAPER: list[Row] = [
     {
         "corpus": "the Pile (paper)",
         "vocab_size": 32_000,
-        "share_left": 0.0607,
+        "share_removed": 0.0607,
         "gain": 0.7640,
         "bytes_per_token": [3.879, 3.889],
         "entropy": [11.2382, 11.2443],
@@ -169,11 +169,11 @@ def from_to(form: str) -> Show:
 
 # Title to columns; column to what it shows, and how. An empty cell: not told, or nothing to tell.
 TABLES: dict[str, dict[str, tuple[str, Show]]] = {
-    "What left the vocabulary, and what came in for it": {
-        "left": ("left", number(",")),
-        "share": ("share_left", percent(".2f")),
-        "mean frequency, left": ("mean_left", number(",.1f")),
-        "came in": ("mean_came", number(",.1f")),
+    "What the vocabulary loses, and what it gets instead": {
+        "removed": ("removed", number(",")),
+        "share": ("share_removed", percent(".2f")),
+        "mean frequency, removed": ("mean_removed", number(",.1f")),
+        "added": ("mean_added", number(",.1f")),
         "gain": ("gain", percent("+.2f")),
     },
     "Compression, entropy and redundancy: BPE → Scaffold-BPE": {
@@ -187,7 +187,7 @@ TABLES: dict[str, dict[str, tuple[str, Show]]] = {
         "H, bits": ("entropy", lambda values: f"{values[0]:.2f}"),
         "s, bits per saved token": ("bits_per_saved_token", number(".2f")),
         "change of H": ("entropy", lambda values: f"{values[1] - values[0]:+.4f}"),
-        "of what left, came in, stayed": (
+        "of what is removed, added, stays": (
             "entropy_terms",
             lambda values: " ".join(f"{value:+.4f}" for value in values),
         ),

@@ -55,8 +55,8 @@ def test_every_row_is_what_the_package_measures(corpus, ran, script, tmp_path):
         assert row["raw_agreement"] == after.raw_agreement
         assert row["raw_agreement_merges_only"] == after.raw_agreement_merges_only
         assert row["raw_agreement_unseen"] == scaffold.raw_agreement_unseen
-        assert row["left"] == len(change.left)
-        assert row["share_left"] == len(change.left) / 800
+        assert row["removed"] == len(change.removed)
+        assert row["share_removed"] == len(change.removed) / 800
         assert row["entropy"] == [before.entropy, after.entropy]
         assert row["redundancy"] == [before.redundancy, after.redundancy]
         assert row["n_tokens"] == [before.n_tokens, after.n_tokens]

@@ -58,7 +58,7 @@ class Demo:
 
     @cached_property
     def change(self) -> VocabularyChange:
-        """The tokens that left plain BPE's vocabulary and those that came in."""
+        """The tokens that Scaffold-BPE removes from the vocabulary and those it adds."""
         return compare(*self.evaluations)
 
     @property
@@ -73,14 +73,14 @@ class Demo:
         )
         return plain, scaffold
 
-    def left(self) -> list[tuple[str, int]]:
-        """The tokens that left, with their uses; those that plain BPE uses least come first."""
-        uses = zip(self.change.left, self.change.left_frequencies.tolist(), strict=True)
+    def removed(self) -> list[tuple[str, int]]:
+        """The removed tokens, with their uses; those that plain BPE uses least come first."""
+        uses = zip(self.change.removed, self.change.removed_frequencies.tolist(), strict=True)
         return sorted(uses, key=lambda use: use[1])
 
-    def came(self) -> list[tuple[str, int]]:
-        """The tokens that came in, with their uses; the most frequent come first, then the longest."""
-        uses = zip(self.change.came, self.change.came_frequencies.tolist(), strict=True)
+    def added(self) -> list[tuple[str, int]]:
+        """The added tokens, with their uses; the most frequent come first, then the longest."""
+        uses = zip(self.change.added, self.change.added_frequencies.tolist(), strict=True)
         return sorted(uses, key=lambda use: (-use[1], -len(use[0])))
 
     def splits(self) -> list[Splits]:

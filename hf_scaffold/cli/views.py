@@ -177,23 +177,23 @@ def _show_sizes(outcome: demo.Demo) -> None:
 
 
 def _show_exchange(outcome: demo.Demo) -> None:
-    left, came = outcome.left(), outcome.came()
+    removed, added = outcome.removed(), outcome.added()
     terminal.heading(
-        f"{len(left):,} tokens left: plain BPE needs them to build others, hardly for themselves"
+        f"{len(removed):,} tokens are removed: plain BPE needs them to build others, hardly for themselves"
     )
-    uses = scaffold_uses(outcome.scaffold, [token for token, _ in left[:8]])
+    uses = scaffold_uses(outcome.scaffold, [token for token, _ in removed[:8]])
     terminal.table(
-        ["left (Ġ is a space)", "times used", "builds"],
+        ["removed (Ġ is a space)", "times used", "builds"],
         [
             (readable(token), f"{n:,}", _tokens(use.builds, 4))
-            for (token, n), use in zip(left[:8], uses, strict=True)
+            for (token, n), use in zip(removed[:8], uses, strict=True)
         ],
         numbers=["times used"],
     )
-    terminal.heading(f"{len(came):,} tokens came in")
+    terminal.heading(f"{len(added):,} tokens are added")
     terminal.table(
-        ["came in", "times used"],
-        [(readable(token), f"{n:,}") for token, n in came[:8]],
+        ["added", "times used"],
+        [(readable(token), f"{n:,}") for token, n in added[:8]],
         numbers=["times used"],
     )
 

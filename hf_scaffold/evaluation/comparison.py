@@ -23,43 +23,43 @@ class VocabularyChange:
     """The tokens that leave a vocabulary and those that come in for them, with how often they occur.
 
     Args:
-        left: Tokens of the first vocabulary alone, the most frequent first.
-        came: Tokens of the second vocabulary alone, the most frequent first.
-        left_frequencies: Occurrences of each of `left` in the text as the first tokenizer encodes it.
-        came_frequencies: Occurrences of each of `came` in the text as the second one does.
+        removed: Tokens of the first vocabulary alone, the most frequent first.
+        added: Tokens of the second vocabulary alone, the most frequent first.
+        removed_frequencies: Occurrences of each of `removed` in the text as the first tokenizer encodes it.
+        added_frequencies: Occurrences of each of `added` in the text as the second one does.
     """
 
-    left: tuple[str, ...]
-    came: tuple[str, ...]
-    left_frequencies: Frequencies
-    came_frequencies: Frequencies
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+    removed_frequencies: Frequencies
+    added_frequencies: Frequencies
 
     @property
-    def mean_left(self) -> float:
-        """Mean occurrences of the tokens that left; 0 if none did."""
-        return _mean(self.left_frequencies)
+    def mean_removed(self) -> float:
+        """Mean occurrences of the removed tokens; 0 if there are none."""
+        return _mean(self.removed_frequencies)
 
     @property
-    def mean_came(self) -> float:
-        """Mean occurrences of the tokens that came in; 0 if none did."""
-        return _mean(self.came_frequencies)
+    def mean_added(self) -> float:
+        """Mean occurrences of the added tokens; 0 if there are none."""
+        return _mean(self.added_frequencies)
 
     @property
     def gain(self) -> float | None:
-        """mean_came / mean_left - 1, or None if mean_left is 0.
+        """mean_added / mean_removed - 1, or None if mean_removed is 0.
 
         Source: Lian et al. 2024, Figure 5: 0.7640, 0.6858 and 0.5899 at 32K, 64K and 128K on the Pile.
         """
-        return self.mean_came / self.mean_left - 1 if self.mean_left else None
+        return self.mean_added / self.mean_removed - 1 if self.mean_removed else None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; `left` and `came` as token to frequency."""
+        """For JSON; `removed` and `added` as token to frequency."""
         return {
-            "mean_left": self.mean_left,
-            "mean_came": self.mean_came,
+            "mean_removed": self.mean_removed,
+            "mean_added": self.mean_added,
             "gain": self.gain,
-            "left": dict(zip(self.left, self.left_frequencies.tolist(), strict=True)),
-            "came": dict(zip(self.came, self.came_frequencies.tolist(), strict=True)),
+            "removed": dict(zip(self.removed, self.removed_frequencies.tolist(), strict=True)),
+            "added": dict(zip(self.added, self.added_frequencies.tolist(), strict=True)),
         }
 
 
@@ -79,7 +79,7 @@ def compare(
         >>> counts = hs.PreTokenCounts.from_mapping({b"hug": 10, b"pug": 5, b"hugs": 5, b"on": 7})
         >>> plain = hs.train(counts, vocab_size=258, scaffold=False)
         >>> change = compare(plain, hs.train(counts, vocab_size=258), counts)
-        >>> change.left, change.mean_left, change.came, change.mean_came
+        >>> change.removed, change.mean_removed, change.added, change.mean_added
         (('ug',), 5.0, ('on',), 7.0)
         >>> round(change.gain, 6)
         0.4
@@ -90,9 +90,9 @@ def compare(
             f"{first.name} was evaluated on {first.n_bytes} bytes, {second.name} on {second.n_bytes}; "
             "evaluate both on the same text"
         )
-    left, left_frequencies = _only_in(first, second)
-    came, came_frequencies = _only_in(second, first)
-    return VocabularyChange(left, came, left_frequencies, came_frequencies)
+    removed, removed_frequencies = _only_in(first, second)
+    added, added_frequencies = _only_in(second, first)
+    return VocabularyChange(removed, added, removed_frequencies, added_frequencies)
 
 
 def _as_evaluation(tokenizer: Any, text: Source | EvaluationText | PreTokenCounts | None) -> Evaluation:

@@ -87,7 +87,7 @@ def frequency_curve(evaluation: Evaluation, n_points: int = CURVE_POINTS) -> lis
 
 
 def figure_gain(changes: Mapping[str, VocabularyChange]) -> Figure:
-    """Mean frequency of the tokens that left a vocabulary, and of those that came in for them.
+    """Mean frequency of the tokens removed from a vocabulary, and of those added in their place.
 
     Args:
         changes: A name, such as a vocabulary size, or "", to what `compare` gave.
@@ -96,18 +96,18 @@ def figure_gain(changes: Mapping[str, VocabularyChange]) -> Figure:
         >>> counts = hs.PreTokenCounts.from_mapping({b"hug": 10, b"pug": 5, b"hugs": 5, b"on": 7})
         >>> plain, scaffold = (hs.train(counts, vocab_size=258, scaffold=kind) for kind in (False, True))
         >>> figure_gain({"": hs.compare(plain, scaffold, counts)}).description
-        '1 left, 5.0 occurrences on average; 1 came in, 7.0 (+40.0 %)'
+        '1 removed, 5.0 occurrences on average; 1 added, 7.0 (+40.0 %)'
 
     Source: Lian et al. 2024, Figure 5.
     """
     groups, described = {}, []
     for name, change in changes.items():
-        came = f"{change.mean_came:,.1f}" + ("" if change.gain is None else f" ({100 * change.gain:+.1f} %)")
+        added = f"{change.mean_added:,.1f}" + ("" if change.gain is None else f" ({100 * change.gain:+.1f} %)")
         groups[name] = [
-            Bar(f"{len(change.left):,} left", change.mean_left, f"{change.mean_left:,.1f}", 1),
-            Bar(f"{len(change.came):,} came in", change.mean_came, came, 0),
+            Bar(f"{len(change.removed):,} removed", change.mean_removed, f"{change.mean_removed:,.1f}", 1),
+            Bar(f"{len(change.added):,} added", change.mean_added, added, 0),
         ]
-        told = f"{len(change.left):,} left, {change.mean_left:,.1f} occurrences on average; "
-        described.append((f"{name}: " if name else "") + told + f"{len(change.came):,} came in, {came}")
-    title = "Mean frequency of the tokens that left and of those that came in"
+        told = f"{len(change.removed):,} removed, {change.mean_removed:,.1f} occurrences on average; "
+        described.append((f"{name}: " if name else "") + told + f"{len(change.added):,} added, {added}")
+    title = "Mean frequency of removed tokens and of added ones"
     return bar_chart(title, "; ".join(described), groups)

@@ -61,15 +61,15 @@ def _frequencies(report: Facts) -> Iterator[str]:
     rows = (
         [
             words.TEXT_NAMES[text],
-            f"{len(change.left):,}",
-            f"{change.mean_left:,.1f}",
-            f"{len(change.came):,}",
-            f"{change.mean_came:,.1f}",
+            f"{len(change.removed):,}",
+            f"{change.mean_removed:,.1f}",
+            f"{len(change.added):,}",
+            f"{change.mean_added:,.1f}",
             "–" if change.gain is None else words.percent(change.gain, sign=True),  # noqa: RUF001
         ]
         for text, change in report.changes.items()
     )
-    yield from _table(["", "left", "mean frequency", "came in", "mean frequency", "gain"], rows)
+    yield from _table(["", "removed", "mean frequency", "added", "mean frequency", "gain"], rows)
     yield f"{figure_standalone(report.standalone).title}:\n"
     shares = (
         [kind, _code(row.token), words.percent(row.share), f"{row.alone:,}", f"{row.occurrences:,}"]
@@ -92,8 +92,8 @@ def _gained(report: Facts) -> Iterator[str]:
     yield "## Tokens gained\n"
     yield f"Occurrences in the training text. {words.SPELLING}\n"
     for title, tokens, frequencies in (
-        ("Came in", change.came, change.came_frequencies),
-        ("Left", change.left, change.left_frequencies),
+        ("Added", change.added, change.added_frequencies),
+        ("Removed", change.removed, change.removed_frequencies),
     ):
         shown = (f"{_code(t)} {n:,}" for t, n in zip(tokens[:ROWS], frequencies.tolist(), strict=False))
         yield f"{title}{_limited(tokens)}: {', '.join(shown)}\n"

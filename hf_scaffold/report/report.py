@@ -70,7 +70,7 @@ class Report(Facts):
             `table` has what was measured on each text.
         expanded_vocab_size: Normal and scaffold tokens.
         stop_reason: Why training ended before vocab_size, if it did.
-        changes: Text to what left the vocabulary and what came in, with frequencies in that text.
+        changes: Text to the tokens removed and those added, with frequencies in that text.
         scaffolds: All scaffold tokens; those whose bytes occur most in the training text come first.
         standalone: Normal and scaffold tokens that occur often inside words, for Figure 1.
         passage: A passage as both BPEs encode it.

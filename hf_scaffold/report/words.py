@@ -55,8 +55,8 @@ def headline(report: Facts) -> Iterator[tuple[str, str]]:
     if change.gain is not None:
         yield (
             percent(change.gain, sign=True),
-            f"frequency: the {len(change.came):,} tokens that came in occur {change.mean_came:,.1f} times on "
-            f"average, the {len(change.left):,} that left {change.mean_left:,.1f} times",
+            f"frequency: the {len(change.added):,} added tokens occur {change.mean_added:,.1f} times on "
+            f"average, the {len(change.removed):,} removed ones {change.mean_removed:,.1f} times",
         )
     where = f"the {TEXT_NAMES[measured.name].lower()}"
     yield (

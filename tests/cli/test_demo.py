@@ -84,14 +84,14 @@ def test_rare_tokens(outcome, token_counts):
     )
 
 
-def test_tokens_that_left_and_came(outcome, token_counts):
-    left, came = outcome.left(), outcome.came()
-    assert {token for token, _ in left} == set(outcome.plain.tokens) & set(outcome.scaffold.scaffold_tokens)
-    assert {token for token, _ in came} == set(outcome.scaffold.tokens) - set(outcome.plain.tokens)
-    assert [n for _, n in left] == sorted(token_counts["plain"][token] for token, _ in left)
-    assert all(n == token_counts["plain"][token] for token, n in left)
-    assert all(n == token_counts["scaffold"][token] for token, n in came)
-    assert [n for _, n in came] == sorted((n for _, n in came), reverse=True)
+def test_tokens_that_removed_and_added(outcome, token_counts):
+    removed, added = outcome.removed(), outcome.added()
+    assert {token for token, _ in removed} == set(outcome.plain.tokens) & set(outcome.scaffold.scaffold_tokens)
+    assert {token for token, _ in added} == set(outcome.scaffold.tokens) - set(outcome.plain.tokens)
+    assert [n for _, n in removed] == sorted(token_counts["plain"][token] for token, _ in removed)
+    assert all(n == token_counts["plain"][token] for token, n in removed)
+    assert all(n == token_counts["scaffold"][token] for token, n in added)
+    assert [n for _, n in added] == sorted((n for _, n in added), reverse=True)
 
 
 def test_splits_are_those_of_the_artifacts(outcome):
@@ -114,7 +114,7 @@ def test_screen_shows_the_facts(outcome, capsys):
         *(f"{found.bytes_per_token:.3f}" for found in outcome.evaluations),
     ] in rows
     assert ["scaffold tokens, which have no id", "0", f"{len(outcome.scaffold.scaffold_tokens):,}"] in rows
-    for token, n in outcome.left()[:3]:
+    for token, n in outcome.removed()[:3]:
         assert [readable(token), f"{n:,}"] in [row[:2] for row in rows]
     best = outcome.splits()[0]
     sides = (" ".join(map(readable, tokens)) for tokens in (best.plain, best.scaffold))

@@ -89,15 +89,15 @@ def test_raw_agreement(counts, plain, scaffold):
 
 def test_what_left_and_what_came_in(counts, plain, scaffold):
     change = hs.compare(plain, scaffold, counts)
-    assert change.left == ("un", "ug")
-    assert change.left_frequencies.tolist() == [16, 5]
-    assert change.came == ("pun", "pug")
-    assert change.came_frequencies.tolist() == [12, 5]
-    assert (change.mean_left, change.mean_came) == (10.5, 8.5)
+    assert change.removed == ("un", "ug")
+    assert change.removed_frequencies.tolist() == [16, 5]
+    assert change.added == ("pun", "pug")
+    assert change.added_frequencies.tolist() == [12, 5]
+    assert (change.mean_removed, change.mean_added) == (10.5, 8.5)
     assert change.gain == 8.5 / 10.5 - 1
     nothing = hs.compare(plain, plain, counts)
-    assert (nothing.left, nothing.came, nothing.mean_left, nothing.gain) == ((), (), 0, None)
-    assert json.loads(json.dumps(change.to_dict()))["came"] == {"pun": 12, "pug": 5}
+    assert (nothing.removed, nothing.added, nothing.mean_removed, nothing.gain) == ((), (), 0, None)
+    assert json.loads(json.dumps(change.to_dict()))["added"] == {"pun": 12, "pug": 5}
 
 
 def test_compare_takes_evaluations_of_the_same_text_alone(counts, plain, scaffold):

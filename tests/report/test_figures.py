@@ -76,9 +76,9 @@ def test_a_frequency_curve_keeps_both_ends():
 def test_the_gain_is_in_the_figure():
     change = hs.VocabularyChange(("a",), ("b", "c"), np.array([4]), np.array([9, 3]))
     figure = hs.figure_gain({"8,000": change})
-    assert texts(figure) == ["8,000", "1 left", "4.0", "2 came in", "6.0 (+50.0 %)"]
-    left, came = (float(bar.get("width")) for bar in elements(figure, "rect"))
-    assert came == pytest.approx(1.5 * left, abs=0.2)
+    assert texts(figure) == ["8,000", "1 removed", "4.0", "2 added", "6.0 (+50.0 %)"]
+    removed, added = (float(bar.get("width")) for bar in elements(figure, "rect"))
+    assert added == pytest.approx(1.5 * removed, abs=0.2)
 
 
 @pytest.mark.parametrize(

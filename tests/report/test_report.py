@@ -253,7 +253,7 @@ def test_markdown_begins_the_same_list_of_scaffold_tokens(tables, facts):
         assert row[3:5] == [f"{fact['occurrences']:,}", f"{fact['alone']:,}"]
 
 
-@pytest.mark.parametrize("which", ["came", "left"])
+@pytest.mark.parametrize("which", ["added", "removed"])
 def test_page_and_json_have_the_same_tokens_gained(page, report, facts, which):
     listed = [" ".join(item["text"].split()) for item in page.find("li", inside=which)]
     expected = [f"{readable(token)} {n:,}" for token, n in facts["changes"]["train"][which].items()]
@@ -268,8 +268,8 @@ def test_headlines_are_the_same_everywhere(page, report, facts):
         assert f"{facts['n_scaffolds']:,}" in text
         assert f"{100 * facts['scaffold_share']:.1f} %" in text
         assert f"{100 * change['gain']:+.1f} %" in text
-        assert f"{change['mean_came']:,.1f} times" in text
-        assert f"{change['mean_left']:,.1f} times" in text
+        assert f"{change['mean_added']:,.1f} times" in text
+        assert f"{change['mean_removed']:,.1f} times" in text
         assert f"{100 * facts['bytes_per_token_gain']['held-out']:+.2f} %" in text
         assert f"{100 * facts['texts'][1]['differing']:.1f} %" in text
         assert f"{facts['texts'][0]['n_bytes']:,} bytes" in text
@@ -291,7 +291,7 @@ def test_figures_show_the_facts(page, facts):
     for name in facts["tokenizers"]:
         assert name in frequencies["text"]
     change = facts["changes"]["held-out"]
-    assert f"{change['mean_came']:,.1f} ({100 * change['gain']:+.1f} %)" in gain["text"]
+    assert f"{change['mean_added']:,.1f} ({100 * change['gain']:+.1f} %)" in gain["text"]
     for rows in facts["standalone"].values():
         for row in rows:
             assert row["share"] == row["alone"] / row["occurrences"]
@@ -387,7 +387,7 @@ def test_the_page_needs_nothing_else(report):
 
 def test_search_fields_know_their_rows(page, facts):
     fields = {field["data-filters"]: field for field in page.find("input")}
-    assert set(fields) == {"came", "left", "scaffold-rows"}
+    assert set(fields) == {"added", "removed", "scaffold-rows"}
     assert len(page.rows("scaffold-rows")) == len(facts["scaffolds"])
     for field in fields.values():
         assert "hidden" in field["parents"][-2]  # until the script shows it
