@@ -62,7 +62,7 @@ def findings(
         larger: BPE with as many tokens as Scaffold-BPE has when its scaffold tokens are added.
     """
     before, after, beyond = (hs.evaluate(bpe, counts) for bpe in (plain, scaffold, larger))
-    change = hs.compare(before, after)
+    change = hs.compare_vocabularies(before, after)
     entropy, bytes_per_token = both(before, after, "entropy"), both(before, after, "bytes_per_token")
     return {
         "reached": both(before, after, "vocab_size"),

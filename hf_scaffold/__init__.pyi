@@ -13,14 +13,14 @@ from .errors import VocabSizeError as VocabSizeError
 from .evaluation.audit import Audit as Audit
 from .evaluation.audit import audit_tokenizer as audit_tokenizer
 from .evaluation.baselines import BASELINES as BASELINES
-from .evaluation.baselines import load_any_tokenizer as load_any_tokenizer
+from .evaluation.baselines import load_tokenizer as load_tokenizer
 from .evaluation.baselines import train_baseline as train_baseline
 from .evaluation.comparison import Standalone as Standalone
 from .evaluation.comparison import VocabularyChange as VocabularyChange
-from .evaluation.comparison import compare as compare
+from .evaluation.comparison import compare_vocabularies as compare_vocabularies
 from .evaluation.comparison import standalone_share as standalone_share
 from .evaluation.conversion import Conversion as Conversion
-from .evaluation.conversion import bpe_from_tokenizer as bpe_from_tokenizer
+from .evaluation.conversion import convert_tokenizer as convert_tokenizer
 from .evaluation.metrics import Evaluation as Evaluation
 from .evaluation.metrics import EvaluationText as EvaluationText
 from .evaluation.metrics import evaluate as evaluate

@@ -49,7 +49,7 @@ def test_a_file_is_no_artifact(folder):
 
 def test_an_artifacts_folder_is_no_tokenizers(folder):
     with pytest.raises(hs.ConfigurationError, match=r"artifact.*hs.ScaffoldBPE.load"):
-        hs.load_any_tokenizer(folder / "bpe")
+        hs.load_tokenizer(folder / "bpe")
 
 
 def test_counts_of_other_things():
@@ -68,7 +68,7 @@ def test_names_of_files_among_texts(name):
 
 
 def test_evaluating_a_name(bpe):
-    with pytest.raises(hs.ConfigurationError, match=r"the string 'tok'; .*hs.load_any_tokenizer"):
+    with pytest.raises(hs.ConfigurationError, match=r"the string 'tok'; .*hs.load_tokenizer"):
         hs.evaluate("tok", hs.count(TEXTS))
 
 

@@ -49,7 +49,7 @@ def test_every_row_is_what_the_package_measures(corpus, ran, script, tmp_path):
     plain, scaffold = (hs.train(counts, 800, scaffold=kind) for kind in (False, True))
     for row, text in zip(rows[-2:], (train, held_out), strict=True):
         before, after = (hs.evaluate(bpe, hs.count(text)) for bpe in (plain, scaffold))
-        change = hs.compare(before, after)
+        change = hs.compare_vocabularies(before, after)
         assert row["trained_on_bytes"] == train.stat().st_size
         assert row["gain"] == change.gain
         assert row["raw_agreement"] == after.raw_agreement

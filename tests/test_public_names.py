@@ -33,7 +33,7 @@ def test_type_checkers_see_the_same_names():
     assert sorted(alias.name for alias in imports) == sorted(hs.__all__)
 
 
-@pytest.mark.parametrize("name", sorted({*FUNCTIONS} - {"load_any_tokenizer"}))
+@pytest.mark.parametrize("name", sorted({*FUNCTIONS} - {"load_tokenizer"}))
 def test_functions_show_an_example(name):
     assert ">>> " in inspect.getdoc(getattr(hs, name)).partition("Example:")[2]
 

@@ -212,7 +212,7 @@ def tokenize(
         raise typer.BadParameter("give TEXT or --file, not both")
     if text is None and file is None and sys.stdin.isatty():
         raise typer.BadParameter("give TEXT, --file, or text on stdin")
-    loaded = workflow.load_tokenizer(tokenizer)
+    loaded = workflow.load_scaffold(tokenizer)
     with terminal.progress_bar("Tokenizing", "bytes", hidden=sys.stdout.isatty()) as progress:
         if text is not None:
             texts = iter([text])
@@ -240,7 +240,7 @@ def _write_shards(
 
     with options.about("--output"):
         workflow.require_writable(output)
-    loaded = workflow.load_tokenizer(tokenizer)
+    loaded = workflow.load_scaffold(tokenizer)
     start = time.perf_counter()
     with terminal.progress_bar("Tokenizing", "bytes") as progress:
         index = write_shards(

@@ -9,7 +9,7 @@ from pathlib import Path
 from hf_scaffold.cli.workflow import save_tokenizer
 from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ArtifactError
-from hf_scaffold.evaluation.comparison import VocabularyChange, compare
+from hf_scaffold.evaluation.comparison import VocabularyChange, compare_vocabularies
 from hf_scaffold.evaluation.metrics import Evaluation, evaluate
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.trainer import train
@@ -59,7 +59,7 @@ class Demo:
     @cached_property
     def change(self) -> VocabularyChange:
         """The tokens that Scaffold-BPE removes from the vocabulary and those it adds."""
-        return compare(*self.evaluations)
+        return compare_vocabularies(*self.evaluations)
 
     @property
     def rare_tokens(self) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, Progress, iter_document
 from hf_scaffold.text.files import find_files, import_extra
 from hf_scaffold.text.pretokenizers import get_pretokenizer
 from hf_scaffold.tokenizer.building import artifact_of, build_tokenizer
-from hf_scaffold.tokenizer.loading import load_tokenizer
+from hf_scaffold.tokenizer.loading import load_scaffold
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.files import DEMOLISH_FILE
 from hf_scaffold.training.files import FILES as ARTIFACT_FILES
@@ -33,7 +33,7 @@ __all__ = [
     "format_line",
     "load_artifact",
     "load_history",
-    "load_tokenizer",
+    "load_scaffold",
     "read_counts",
     "read_lines",
     "read_texts",
@@ -251,7 +251,7 @@ def load_artifact(source: str) -> ScaffoldBPE:
     settle(source)
     if Path(source, DEMOLISH_FILE).is_file():
         return ScaffoldBPE.load(source)
-    return artifact_of(load_tokenizer(source))
+    return artifact_of(load_scaffold(source))
 
 
 def load_history(source: str, token: str) -> str:

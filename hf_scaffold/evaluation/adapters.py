@@ -140,7 +140,7 @@ def encoder_of(tokenizer: Any, tokens: Sequence[str] | None) -> Encoder | Artifa
         raise ConfigurationError(
             f"can't evaluate {shortened(tokenizer)}; give a ScaffoldBPE, a tokenizer of "
             "transformers or tokenizers, or a callable that takes a text and returns its ids; "
-            "hs.load_any_tokenizer reads one from a file, a folder or the Hub"
+            "hs.load_tokenizer reads one from a file, a folder or the Hub"
         )
     return Encoder(getattr(tokenizer, "__name__", name), tokens or (), lambda texts: map(tokenizer, texts))
 

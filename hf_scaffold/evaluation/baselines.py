@@ -348,7 +348,7 @@ def _sentencepiece_backend(processor: Any, model_type: str) -> Tokenizer:
 
 
 @knows_its_arguments
-def load_any_tokenizer(source: str | os.PathLike[str]) -> Any:
+def load_tokenizer(source: str | os.PathLike[str]) -> Any:
     """A tokenizer from wherever it is, as something that `evaluate` takes.
 
     Args:

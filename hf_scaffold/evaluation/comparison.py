@@ -64,7 +64,7 @@ class VocabularyChange:
 
 
 @knows_its_arguments
-def compare(
+def compare_vocabularies(
     plain: Any, scaffold: Any, text: Source | EvaluationText | PreTokenCounts | None = None
 ) -> VocabularyChange:
     """Tell the vocabularies of two tokenizers of the same spelling apart.
@@ -78,7 +78,7 @@ def compare(
         >>> import hf_scaffold as hs
         >>> counts = hs.PreTokenCounts.from_mapping({b"hug": 10, b"pug": 5, b"hugs": 5, b"on": 7})
         >>> plain = hs.train(counts, vocab_size=258, scaffold=False)
-        >>> change = compare(plain, hs.train(counts, vocab_size=258), counts)
+        >>> change = compare_vocabularies(plain, hs.train(counts, vocab_size=258), counts)
         >>> change.removed, change.mean_removed, change.added, change.mean_added
         (('ug',), 5.0, ('on',), 7.0)
         >>> round(change.gain, 6)

@@ -43,7 +43,7 @@ class Conversion:
 
 
 @knows_its_arguments
-def bpe_from_tokenizer(
+def convert_tokenizer(
     tokenizer: Any,
     corpus: Source | PreTokenCounts,
     *,
@@ -76,7 +76,7 @@ def bpe_from_tokenizer(
         >>> vocab = {"u": 0, "g": 1, "h": 2, "p": 3, "ug": 4, "hug": 5, "pug": 6}
         >>> merges = [("u", "g"), ("h", "ug"), ("p", "ug")]
         >>> plain = Tokenizer(models.BPE(vocab, merges))
-        >>> conversion = bpe_from_tokenizer(plain, ["hug"] * 3 + ["pug"] * 2)
+        >>> conversion = convert_tokenizer(plain, ["hug"] * 3 + ["pug"] * 2)
         >>> conversion.tokenizer("hugug").tokens(), conversion.remap.tolist()
         (['hug', 'u', 'g'], [0, 1, 2, 3, -1, 5, 6])
     """

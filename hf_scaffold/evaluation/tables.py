@@ -10,7 +10,7 @@ from typing import Any
 from hf_scaffold._utils.arguments import knows_its_arguments, shortened
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.evaluation.baselines import load_any_tokenizer
+from hf_scaffold.evaluation.baselines import load_tokenizer
 from hf_scaffold.evaluation.metrics import Evaluation, EvaluationText, evaluate
 from hf_scaffold.text.corpus import Source
 
@@ -127,7 +127,7 @@ def compare_tokenizers(
 
     Args:
         tokenizers: Name to what `evaluate` takes; or to a path or a name on the Hub, for
-            `load_any_tokenizer`.
+            `load_tokenizer`.
         train: The text that they were trained on, as for `evaluate`, if any.
         held_out: Other text, if any. The two are never added up.
     Raises:
@@ -154,7 +154,7 @@ def compare_tokenizers(
     evaluations: dict[str, dict[str, Evaluation]] = {text: {} for text in shared}
     for name, tokenizer in tokenizers.items():
         if isinstance(tokenizer, str | os.PathLike):
-            tokenizer = load_any_tokenizer(tokenizer)
+            tokenizer = load_tokenizer(tokenizer)
         for text_name, text in shared.items():
             evaluations[text_name][name] = evaluate(tokenizer, text, name=name)
     rows = [_row(text, metric, evaluations[text]) for text in evaluations for metric in METRICS]

@@ -90,19 +90,20 @@ def figure_gain(changes: Mapping[str, VocabularyChange]) -> Figure:
     """Mean frequency of the tokens removed from a vocabulary, and of those added in their place.
 
     Args:
-        changes: A name, such as a vocabulary size, or "", to what `compare` gave.
+        changes: A name, such as a vocabulary size, or "", to what `compare_vocabularies` gave.
     Example:
         >>> import hf_scaffold as hs
         >>> counts = hs.PreTokenCounts.from_mapping({b"hug": 10, b"pug": 5, b"hugs": 5, b"on": 7})
         >>> plain, scaffold = (hs.train(counts, vocab_size=258, scaffold=kind) for kind in (False, True))
-        >>> figure_gain({"": hs.compare(plain, scaffold, counts)}).description
+        >>> figure_gain({"": hs.compare_vocabularies(plain, scaffold, counts)}).description
         '1 removed, 5.0 occurrences on average; 1 added, 7.0 (+40.0 %)'
 
     Source: Lian et al. 2024, Figure 5.
     """
     groups, described = {}, []
     for name, change in changes.items():
-        added = f"{change.mean_added:,.1f}" + ("" if change.gain is None else f" ({100 * change.gain:+.1f} %)")
+        gain = "" if change.gain is None else f" ({100 * change.gain:+.1f} %)"
+        added = f"{change.mean_added:,.1f}{gain}"
         groups[name] = [
             Bar(f"{len(change.removed):,} removed", change.mean_removed, f"{change.mean_removed:,.1f}", 1),
             Bar(f"{len(change.added):,} added", change.mean_added, added, 0),

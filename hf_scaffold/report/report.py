@@ -19,12 +19,12 @@ from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.evaluation.baselines import (
     BASELINES,
-    load_any_tokenizer,
+    load_tokenizer,
     require_kind,
     require_vocab_size,
     train_baseline,
 )
-from hf_scaffold.evaluation.comparison import Standalone, compare, standalone_share
+from hf_scaffold.evaluation.comparison import Standalone, compare_vocabularies, standalone_share
 from hf_scaffold.evaluation.inspection import scaffold_uses
 from hf_scaffold.evaluation.metrics import Evaluation, EvaluationText
 from hf_scaffold.evaluation.tables import HELD_OUT, TRAIN, compare_tokenizers
@@ -215,7 +215,7 @@ def make_report(
         expanded_vocab_size=len(scaffold.vocab),
         stop_reason=scaffold.stop_reason,
         changes={
-            name: compare(evaluations[PLAIN], evaluations[SCAFFOLD])
+            name: compare_vocabularies(evaluations[PLAIN], evaluations[SCAFFOLD])
             for name, evaluations in table.evaluations.items()
         },
         scaffolds=scaffolds,
@@ -247,7 +247,7 @@ def _loaded(compare_with: Mapping[str, Any] | Sequence[str], taken: Sequence[str
                 f"two tokenizers are called {name!r}; give the existing one another name"
             )
     return {
-        name: load_any_tokenizer(tokenizer) if isinstance(tokenizer, str | os.PathLike) else tokenizer
+        name: load_tokenizer(tokenizer) if isinstance(tokenizer, str | os.PathLike) else tokenizer
         for name, tokenizer in compare_with.items()
     }
 

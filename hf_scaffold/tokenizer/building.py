@@ -99,11 +99,11 @@ def artifact_of(tokenizer: ScaffoldTokenizerFast) -> ScaffoldBPE:
     """The artifact that a tokenizer was made of, with everything but its stop_reason and log.
 
     Raises:
-        ConfigurationError: `bpe_from_tokenizer` made the tokenizer of another one, not of an artifact.
+        ConfigurationError: `convert_tokenizer` made the tokenizer of another one, not of an artifact.
     """
     backend, scaffold = tokenizer._tokenizer, tokenizer.scaffold
     if "unused" in scaffold:
-        raise ConfigurationError("a tokenizer that bpe_from_tokenizer made of another one has no artifact")
+        raise ConfigurationError("a tokenizer that convert_tokenizer made of another one has no artifact")
     model = json.loads(backend.to_str())["model"]
     merges = [(left, right) for left, right in scaffold["merges"]]
     pretokenizer = pretokenizer_of(backend)

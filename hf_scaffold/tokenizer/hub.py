@@ -14,7 +14,7 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from hf_scaffold._utils.files import settle
 from hf_scaffold.errors import ConfigurationError, HubError
-from hf_scaffold.tokenizer.loading import load_tokenizer
+from hf_scaffold.tokenizer.loading import load_scaffold
 
 __all__ = ["Push", "push_folder"]
 
@@ -60,7 +60,7 @@ def push_folder(
     settle(str(folder))
     if not (folder / "scaffold.json").is_file():
         raise ConfigurationError(f"{folder} holds no tokenizer of hf_scaffold: there is no scaffold.json")
-    tokenizer = load_tokenizer(str(folder.absolute()))
+    tokenizer = load_scaffold(str(folder.absolute()))
     if get_token() is None:
         raise ConfigurationError(
             "there is no token for the Hub: log in with `hf auth login`, or set HF_TOKEN"

@@ -20,7 +20,7 @@ from hf_scaffold.errors import ArtifactError, ConfigurationError
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = ["load_json", "load_pretrained", "load_tokenizer", "require_ids"]
+__all__ = ["load_json", "load_pretrained", "load_scaffold", "require_ids"]
 
 
 def load_pretrained(source: str, load: Callable[..., Any]) -> Any:
@@ -54,7 +54,7 @@ def load_pretrained(source: str, load: Callable[..., Any]) -> Any:
         ) from error
 
 
-def load_tokenizer(source: str) -> ScaffoldTokenizerFast:
+def load_scaffold(source: str) -> ScaffoldTokenizerFast:
     """A saved tokenizer, from a folder or the Hub.
 
     Raises:

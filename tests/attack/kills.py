@@ -162,7 +162,7 @@ def exists(folder: Path) -> None:
 
 
 def workflow_load(folder: Path) -> None:
-    workflow.load_tokenizer(str(folder))
+    workflow.load_scaffold(str(folder))
 
 
 def load_both(folder: Path) -> None:

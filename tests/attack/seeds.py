@@ -54,7 +54,7 @@ def converted(folder: Path) -> None:
     plain.decoder = decoders.ByteLevel()
     plain.add_special_tokens(list(toys.SPECIAL_TOKENS))
     plain.post_processor = processors.BertProcessing(toys.EOS, toys.BOS)
-    hs.bpe_from_tokenizer(plain, CORPUS).tokenizer.save_pretrained(folder)
+    hs.convert_tokenizer(plain, CORPUS).tokenizer.save_pretrained(folder)
 
 
 def artifact(folder: Path, **settings: object) -> None:

@@ -585,7 +585,7 @@ def test_shards_that_can_not_be_are_refused_before_the_work(
     form, shared, corpus, tmp_path, monkeypatch, fail
 ):
     (tmp_path / "file").touch()
-    monkeypatch.setattr(workflow, "load_tokenizer", lambda *_: pytest.fail("too late"))
+    monkeypatch.setattr(workflow, "load_scaffold", lambda *_: pytest.fail("too late"))
     message = fail("tokenize", corpus, "-t", shared / "tokenizer", "--to", form, "-o", tmp_path / "file")
     assert f"--output: {tmp_path / 'file'}: Not a directory" in message
 

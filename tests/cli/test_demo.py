@@ -84,9 +84,11 @@ def test_rare_tokens(outcome, token_counts):
     )
 
 
-def test_tokens_that_removed_and_added(outcome, token_counts):
+def test_removed_and_added_tokens(outcome, token_counts):
     removed, added = outcome.removed(), outcome.added()
-    assert {token for token, _ in removed} == set(outcome.plain.tokens) & set(outcome.scaffold.scaffold_tokens)
+    assert {token for token, _ in removed} == set(outcome.plain.tokens) & set(
+        outcome.scaffold.scaffold_tokens
+    )
     assert {token for token, _ in added} == set(outcome.scaffold.tokens) - set(outcome.plain.tokens)
     assert [n for _, n in removed] == sorted(token_counts["plain"][token] for token, _ in removed)
     assert all(n == token_counts["plain"][token] for token, n in removed)

@@ -16,7 +16,7 @@ from hf_scaffold.cli import commands
 from hf_scaffold.cli.workflow import load_artifact
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.evaluation.audit import audit_tokenizer
-from hf_scaffold.evaluation.conversion import bpe_from_tokenizer
+from hf_scaffold.evaluation.conversion import convert_tokenizer
 from hf_scaffold.text.byte_level import bytes_to_symbols
 
 
@@ -128,7 +128,7 @@ def gpt2(english_text):
 
 @pytest.fixture(scope="module", params=[False, True], ids=["ids kept", "compact"])
 def conversion(request, gpt2, english_text):
-    return bpe_from_tokenizer(gpt2, [english_text], compact=request.param)
+    return convert_tokenizer(gpt2, [english_text], compact=request.param)
 
 
 def test_on_real_text_the_scaffolds_are_those_of_training(gpt2, english_text):
@@ -241,7 +241,7 @@ def test_byte_fallback_and_unknown_characters_break_merges():
     assert {use.token: use.occurrences for use in [*found.scaffolds, *found.others]} == {
         "lo": 1, "low": 2, "lowe": 0,
     }  # fmt: skip
-    converted = bpe_from_tokenizer(tokenizer, ["low lower " * 9]).tokenizer
+    converted = convert_tokenizer(tokenizer, ["low lower " * 9]).tokenizer
     assert converted("lo☃").tokens() == ["l", "o", "<0xE2>", "<0x98>", "<0x83>"]
 
 
@@ -260,7 +260,7 @@ def test_ignore_merges_takes_whole_what_no_merge_makes():
     )
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     assert audit_tokenizer(tokenizer, ["wlo low wlo"]).others[0].occurrences == 1
-    converted = bpe_from_tokenizer(tokenizer, ["wlo low wlo"]).tokenizer
+    converted = convert_tokenizer(tokenizer, ["wlo low wlo"]).tokenizer
     assert converted("wlo").tokens() == ["w", "lo"]  # as Scaffold-BPE always goes by the merges
 
 
@@ -270,7 +270,7 @@ def test_affixes():
     tokenizer = plain(merges, alphabet, prefix="##")
     found = audit_tokenizer(tokenizer, ["low low lower"])
     assert {use.token for use in found.scaffolds} == {"lo"}
-    assert bpe_from_tokenizer(tokenizer, ["low low lower"]).tokenizer("lo").tokens() == ["l", "##o"]
+    assert convert_tokenizer(tokenizer, ["low low lower"]).tokenizer("lo").tokens() == ["l", "##o"]
 
 
 def test_of_a_pair_that_is_there_twice_the_last_counts_as_in_tokenizers():
@@ -288,7 +288,7 @@ def test_a_token_of_several_rules_and_rules_before_those_of_their_parts():
     assert {use.token: use.occurrences for use in [*found.scaffolds, *found.others]} == {
         "bc": 1, "abc": 5, "ab": 1,
     }  # fmt: skip
-    converted = bpe_from_tokenizer(tokenizer, ["abc " * 5]).tokenizer
+    converted = convert_tokenizer(tokenizer, ["abc " * 5]).tokenizer
     for text in ("abc", "ab", "bc", "abcab"):
         assert not {"ab", "bc"} - set(tokenizer.get_vocab())
         assert converted.decode(converted(text)["input_ids"]).replace(" ", "") == text
@@ -318,7 +318,7 @@ def test_a_split_stands_in_only_where_no_rule_of_a_token_is_left():
     text = "abcd " * 5 + "ab cd bcd " * 9
 
     def public_merges(rules):
-        conversion = bpe_from_tokenizer(plain(rules, "abcd"), [text])
+        conversion = convert_tokenizer(plain(rules, "abcd"), [text])
         assert [use.token for use in conversion.audit.scaffolds] == ["abc"]
         model = json.loads(conversion.tokenizer.backend_tokenizer.to_str())["model"]
         return [tuple(pair) for pair in model["merges"]]
@@ -330,14 +330,14 @@ def test_a_split_stands_in_only_where_no_rule_of_a_token_is_left():
 @pytest.mark.parametrize("compact", [False, True])
 def test_dropout_comes_along(compact):
     tokenizer = plain([("u", "g"), ("h", "ug")], "hug", dropout=0.25)
-    assert bpe_from_tokenizer(tokenizer, ["hug"], compact=compact).tokenizer.dropout == 0.25
+    assert convert_tokenizer(tokenizer, ["hug"], compact=compact).tokenizer.dropout == 0.25
 
 
 def test_added_tokens_stay_whatever_the_text_says():
     tokenizer = plain([("a", "b"), ("ab", "c")], "abc")
     tokenizer.add_tokens([AddedToken("ab")])
     tokenizer.normalizer = normalizers.NFC()
-    conversion = bpe_from_tokenizer(tokenizer, ["abc abc"])
+    conversion = convert_tokenizer(tokenizer, ["abc abc"])
     assert conversion.audit.scaffolds == ()
     assert (conversion.remap >= 0).all()
 
@@ -352,7 +352,7 @@ def test_the_ids_of_cls_and_sep_follow_the_tokens(kind, nested, compact):
     post_processor = kind(("[SEP]", 8), ("[CLS]", 7))
     backend.post_processor = processors.Sequence([post_processor]) if nested else post_processor
     fast = PreTrainedTokenizerFast(tokenizer_object=backend, cls_token="[CLS]", sep_token="[SEP]")
-    conversion = bpe_from_tokenizer(fast, ["hug"] * 3 + ["pug"] * 2, compact=compact)
+    conversion = convert_tokenizer(fast, ["hug"] * 3 + ["pug"] * 2, compact=compact)
     tokenizer = conversion.tokenizer
     assert [use.token for use in conversion.audit.scaffolds] == ["ug"]
     assert tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"]) == ([6, 7] if compact else [7, 8])
@@ -367,7 +367,7 @@ def test_the_ids_of_cls_and_sep_follow_the_tokens(kind, nested, compact):
 def test_a_tokenizer_class_of_transformers():
     merges = [("u", "g"), ("h", "ug"), ("p", "ug")]
     vocab = {t: i for i, t in enumerate(["h", "u", "g", "p", "ug", "hug", "pug", "<|endoftext|>"])}
-    conversion = bpe_from_tokenizer(GPT2Tokenizer(vocab=vocab, merges=merges), ["hug"] * 3 + ["pug"] * 2)
+    conversion = convert_tokenizer(GPT2Tokenizer(vocab=vocab, merges=merges), ["hug"] * 3 + ["pug"] * 2)
     assert conversion.tokenizer("hugug").tokens() == ["hug", "u", "g"]
     assert conversion.tokenizer.eos_token_id == 7
 
@@ -384,7 +384,7 @@ def test_other_models_are_refused(model, name):
 
 def test_what_cannot_be_audited_is_refused(conversion, gpt2, tmp_path):
     with pytest.raises(ConfigurationError, match="is a Scaffold-BPE already"):
-        bpe_from_tokenizer(conversion.tokenizer, ["a"])
+        convert_tokenizer(conversion.tokenizer, ["a"])
     conversion.tokenizer.save_pretrained(tmp_path / "converted")
     with pytest.raises(ConfigurationError, match="has no artifact"):
         load_artifact(str(tmp_path / "converted"))

@@ -76,7 +76,7 @@ def test_a_saved_one_encodes_alike(trained, kind, held_out, tmp_path):
     assert loaded.decode(loaded(NASTY)["input_ids"]) == trained[kind].decode(
         trained[kind](NASTY)["input_ids"]
     )
-    by_path = hs.load_any_tokenizer(tmp_path / "tokenizer.json")
+    by_path = hs.load_tokenizer(tmp_path / "tokenizer.json")
     assert by_path.encode(held_out).ids == loaded(held_out)["input_ids"]
 
 
@@ -195,7 +195,7 @@ def test_a_sentencepiece_model(novel, held_out, tmp_path):
         vocab_size=500,
         minloglevel=2,
     )
-    processor = hs.load_any_tokenizer(tmp_path / "sp.model")
+    processor = hs.load_tokenizer(tmp_path / "sp.model")
     evaluation = hs.evaluate(processor, [held_out])
     assert evaluation.vocab_size == 500
     assert evaluation.n_tokens == len(processor.encode(held_out))
@@ -209,7 +209,7 @@ def test_a_tiktoken_file(counts, held_out, tmp_path, name, preset):
     path = tmp_path / f"{name}.tiktoken"
     lines = [f"{base64.b64encode(token).decode()} {rank}\n" for token, rank in ranks.items()]
     path.write_text("".join(lines))
-    backend = hs.load_any_tokenizer(path)
+    backend = hs.load_tokenizer(path)
     assert hs.get_pretokenizer(backend).preset == preset
     if preset == "gpt4o":
         reference = tiktoken.Encoding("x", pat_str=GPT4O_PATTERN, mergeable_ranks=ranks, special_tokens={})
@@ -221,17 +221,17 @@ def test_a_tiktoken_file(counts, held_out, tmp_path, name, preset):
 def test_a_folder_and_what_is_no_tokenizer(counts, held_out, tmp_path):
     bpe = hs.train(counts, 600)
     bpe.to_tokenizer().save_pretrained(tmp_path / "ours")
-    loaded = hs.load_any_tokenizer(str(tmp_path / "ours"))
+    loaded = hs.load_tokenizer(str(tmp_path / "ours"))
     assert isinstance(loaded, hs.ScaffoldTokenizerFast)
     with pytest.raises(FileNotFoundError, match=r"there is no file .*gone\.json"):
-        hs.load_any_tokenizer(tmp_path / "gone.json")
+        hs.load_tokenizer(tmp_path / "gone.json")
     for suffix in (".json", ".model", ".tiktoken"):
         path = tmp_path / f"broken{suffix}"
         path.write_text("no tokenizer\n")
         with pytest.raises(ConfigurationError, match=f"broken{suffix} can't be read as a tokenizer"):
-            hs.load_any_tokenizer(path)
+            hs.load_tokenizer(path)
     with pytest.raises(OSError, match="no-such-folder"):
-        hs.load_any_tokenizer(str(tmp_path / "no-such-folder"))
+        hs.load_tokenizer(str(tmp_path / "no-such-folder"))
 
 
 # ---- the table

@@ -88,26 +88,26 @@ def test_raw_agreement(counts, plain, scaffold):
 
 
 def test_what_left_and_what_came_in(counts, plain, scaffold):
-    change = hs.compare(plain, scaffold, counts)
+    change = hs.compare_vocabularies(plain, scaffold, counts)
     assert change.removed == ("un", "ug")
     assert change.removed_frequencies.tolist() == [16, 5]
     assert change.added == ("pun", "pug")
     assert change.added_frequencies.tolist() == [12, 5]
     assert (change.mean_removed, change.mean_added) == (10.5, 8.5)
     assert change.gain == 8.5 / 10.5 - 1
-    nothing = hs.compare(plain, plain, counts)
+    nothing = hs.compare_vocabularies(plain, plain, counts)
     assert (nothing.removed, nothing.added, nothing.mean_removed, nothing.gain) == ((), (), 0, None)
     assert json.loads(json.dumps(change.to_dict()))["added"] == {"pun": 12, "pug": 5}
 
 
 def test_compare_takes_evaluations_of_the_same_text_alone(counts, plain, scaffold):
     evaluations = [hs.evaluate(bpe, counts) for bpe in (plain, scaffold)]
-    assert hs.compare(*evaluations).gain == hs.compare(plain, scaffold, counts).gain
+    assert hs.compare_vocabularies(*evaluations).gain == hs.compare_vocabularies(plain, scaffold, counts).gain
     with pytest.raises(ConfigurationError, match="give a text"):
-        hs.compare(plain, scaffold)
+        hs.compare_vocabularies(plain, scaffold)
     other = hs.evaluate(scaffold, hs.PreTokenCounts.from_mapping({"hug": 1}))
     with pytest.raises(ConfigurationError, match=r"113 bytes, .* on 3; evaluate both on the same text"):
-        hs.compare(evaluations[0], other)
+        hs.compare_vocabularies(evaluations[0], other)
 
 
 def test_the_share_that_stands_alone(counts, plain, scaffold):

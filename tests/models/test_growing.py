@@ -30,7 +30,7 @@ def test_embeddings_grow_with_the_tokenizer():
 def test_an_embedding_matrix_is_compacted_in_two_lines(english_text):
     plain = hs.train_tokenizer([english_text], 1000, scaffold=False)
     stock = PreTrainedTokenizerFast(tokenizer_object=plain.backend_tokenizer)
-    conversion = hs.bpe_from_tokenizer(stock, [english_text], compact=True)
+    conversion = hs.convert_tokenizer(stock, [english_text], compact=True)
     embeddings = torch.nn.Embedding(1000, 3)
     before = embeddings.weight.detach().clone()
     kept = torch.from_numpy(np.flatnonzero(conversion.remap >= 0))

@@ -138,7 +138,7 @@ def test_it_measures_what_was_trained(report, texts):
     before, after = (hs.evaluate(tokenizer, [train]) for tokenizer in (plain, bpe))
     assert report.tokenizers == ("Scaffold-BPE", "BPE", "WordPiece")
     assert {fact.token for fact in report.scaffolds} == set(bpe.scaffold_tokens)
-    assert report.changes["train"].gain == hs.compare(before, after).gain
+    assert report.changes["train"].gain == hs.compare_vocabularies(before, after).gain
     row = report.table.row("bytes_per_token", "held-out")
     assert row.values["Scaffold-BPE"] == hs.evaluate(bpe, [held_out]).bytes_per_token
     assert report.bytes_per_token_gain("train") == after.bytes_per_token / before.bytes_per_token - 1

@@ -64,9 +64,9 @@ def no_hub(request, monkeypatch, tmp_path):
 
 
 ENTRANCES = {
-    "load_tokenizer": lambda: workflow.load_tokenizer("no-such-name"),
+    "load_scaffold": lambda: workflow.load_scaffold("no-such-name"),
     "load_artifact": lambda: workflow.load_artifact("no-such-name"),
-    "load_any_tokenizer": lambda: hs.load_any_tokenizer("no-such-name"),
+    "load_tokenizer": lambda: hs.load_tokenizer("no-such-name"),
     "audit": lambda: hs.audit_tokenizer("no-such-name", TEXTS),
     "compare": lambda: hs.compare_tokenizers({"x": "no-such-name"}, TEXTS),
     "report": lambda: hs.make_report(TEXTS, 270, compare_with={"x": "no-such-name"}, baselines=[]),
@@ -120,7 +120,7 @@ def stranger(vocab, merges=()):
 def test_ids_that_nothing_can_be_made_of(vocab, message):
     for use in (
         lambda: hs.audit_tokenizer(stranger(vocab), TEXTS),
-        lambda: hs.bpe_from_tokenizer(stranger(vocab), TEXTS),
+        lambda: hs.convert_tokenizer(stranger(vocab), TEXTS),
         lambda: hs.evaluate(stranger(vocab), TEXTS),
     ):
         with pytest.raises(ConfigurationError, match=message):
@@ -137,7 +137,7 @@ def test_a_broken_tokenizer_json_is_named(tmp_path):
     }
     for content in ("", "{", "[]", malformed.NESTED, json.dumps({"model": panics})):
         path.write_text(content)
-        for use in (lambda: hs.load_any_tokenizer(path), lambda: hs.audit_tokenizer(path, TEXTS)):
+        for use in (lambda: hs.load_tokenizer(path), lambda: hs.audit_tokenizer(path, TEXTS)):
             with pytest.raises(ConfigurationError, match=r"x\.json can't be read as a tokenizer"):
                 use()
 
@@ -148,7 +148,7 @@ def test_a_broken_folder_of_a_stock_tokenizer_is_named(tmp_path):
         whole = (tmp_path / name).read_text()
         for content in ("", "[]", "5", malformed.NESTED):
             (tmp_path / name).write_text(content)
-            for use in (lambda: hs.load_any_tokenizer(tmp_path), lambda: hs.audit_tokenizer(tmp_path, TEXTS)):
+            for use in (lambda: hs.load_tokenizer(tmp_path), lambda: hs.audit_tokenizer(tmp_path, TEXTS)):
                 with pytest.raises(ValueError, match=str(tmp_path)):
                     use()
         (tmp_path / name).write_text(whole)
@@ -222,7 +222,7 @@ def test_none_of_our_own_functions_says_that_the_backend_may_change(tmp_path, na
 
 
 def test_a_conversion_is_not_known_either():
-    conversion = hs.bpe_from_tokenizer(
+    conversion = hs.convert_tokenizer(
         stranger({"u": 0, "g": 1, "h": 2, "ug": 3, "hug": 4}, [("u", "g"), ("h", "ug")]), ["hug"] * 3
     )
     assert "backend is known" not in conversion.tokenizer.cache

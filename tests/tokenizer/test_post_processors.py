@@ -139,7 +139,7 @@ def test_retraining(make, specials):
 @pytest.mark.parametrize("compact", [True, False])
 def test_a_conversion(make, compact):
     old = stock(make)
-    conversion = hs.bpe_from_tokenizer(old, TEXTS, compact=compact)
+    conversion = hs.convert_tokenizer(old, TEXTS, compact=compact)
     check_alike(conversion.tokenizer, old)
 
 
@@ -147,7 +147,7 @@ def test_a_compact_conversion_moves_ids():
     """What the tests of conversions rely on: the ids of special tokens do move."""
     for make in (bert, roberta, in_sequence(bert)):
         old = stock(make)
-        new = hs.bpe_from_tokenizer(old, TEXTS, compact=True).tokenizer
+        new = hs.convert_tokenizer(old, TEXTS, compact=True).tokenizer
         assert new.bos_token_id < old.bos_token_id
         assert new("x")["input_ids"][0] == new.bos_token_id
         assert new("x")["input_ids"][-1] == new.eos_token_id
@@ -198,10 +198,10 @@ def test_a_conversion_without_the_id_a_post_processor_adds_is_refused():
     token = hs.audit_tokenizer(old, TEXTS).scaffolds[0]
     old.backend_tokenizer.post_processor = processors.BertProcessing(("</s>", 292), (token.token, token.id))
     with pytest.raises(hs.ConfigurationError, match=f"post-processor .*{token.token!r}"):
-        hs.bpe_from_tokenizer(old, TEXTS)
+        hs.convert_tokenizer(old, TEXTS)
     old.backend_tokenizer.post_processor = processors.BertProcessing(("</s>", 10**6), ("<s>", 291))
     with pytest.raises(hs.ConfigurationError, match=r"post-processor .*1000000"):
-        hs.bpe_from_tokenizer(old, TEXTS)
+        hs.convert_tokenizer(old, TEXTS)
 
 
 # ---- roles given anew
@@ -237,7 +237,7 @@ def test_padding_has_the_id_of_its_token():
     for new in (
         hs.train_tokenizer(TEXTS, 300, like=like),
         hs.train_tokenizer(TEXTS, 300, like=like).train_new_from_iterator(TEXTS, 290, show_progress=False),
-        hs.bpe_from_tokenizer(like, TEXTS, compact=True).tokenizer,
+        hs.convert_tokenizer(like, TEXTS, compact=True).tokenizer,
     ):
         assert new.pad_token_id != like.pad_token_id
         assert new.backend_tokenizer.padding["pad_id"] == new.pad_token_id
@@ -293,7 +293,7 @@ def test_dropout_stays():
     new = hs.train_tokenizer(TEXTS, 300, like=old)
     assert new.dropout == 0.25
     assert new.train_new_from_iterator(TEXTS, 300, show_progress=False).dropout == 0.25
-    assert hs.bpe_from_tokenizer(old, TEXTS).tokenizer.dropout == 0.25
+    assert hs.convert_tokenizer(old, TEXTS).tokenizer.dropout == 0.25
 
 
 @pytest.mark.parametrize("fuse", [True, False])
@@ -337,7 +337,7 @@ def test_the_example_is_left_as_it_was():
     before = old.backend_tokenizer.to_str(), json.dumps(old.init_kwargs, default=str)
     new = hs.train_tokenizer(TEXTS, 300, like=old)
     new.train_new_from_iterator(TEXTS, 300, special_tokens_map=RENAMED, show_progress=False)
-    hs.bpe_from_tokenizer(old, TEXTS, compact=True)
+    hs.convert_tokenizer(old, TEXTS, compact=True)
     assert (old.backend_tokenizer.to_str(), json.dumps(old.init_kwargs, default=str)) == before
 
 
