@@ -22,7 +22,7 @@ _Call = TypeVar("_Call", bound=Callable[..., Any])
 # What others call these arguments.
 _ALIASES = {
     "bos": "bos_token",
-    "column": "field",
+    "column": "text_field",
     "corpus": "source",
     "data": "source",
     "eos": "eos_token",
@@ -40,8 +40,8 @@ _ALIASES = {
     "pad": "pad_token",
     "pre_tokenizer": "pretokenizer",
     "show_progress": "progress",
-    "text_column": "field",
-    "text_field": "field",
+    "field": "text_field",
+    "text_column": "text_field",
     "texts": "source",
     "tokenizer": "like",
     "unk": "unk_token",

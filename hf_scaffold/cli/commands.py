@@ -94,7 +94,7 @@ def count(
     output: options.CountsFile,
     pretokenizer: options.PretokenizerOption = None,
     alphabet: options.AlphabetOption = None,
-    field: options.FieldOption = "text",
+    text_field: options.FieldOption = "text",
     num_workers: options.WorkersOption = None,
     max_pretoken_length: options.LongestOption = MAX_PRETOKEN_LENGTH,
 ) -> None:
@@ -110,7 +110,9 @@ def count(
         workflow.require_parquet()
         workflow.require_writable_file(output)
     start = time.perf_counter()
-    counts = workflow.count_with_bar(corpus, pretokenizer, alphabet, field, num_workers, max_pretoken_length)
+    counts = workflow.count_with_bar(
+        corpus, pretokenizer, alphabet, text_field, num_workers, max_pretoken_length
+    )
     counts.save(output)
     views.show_counts(counts, output, time.perf_counter() - start)
 
@@ -135,7 +137,7 @@ def train(
     end_of_word_suffix: options.WordSuffix = None,
     plain: options.Plain = False,
     log: options.Log = False,
-    field: options.FieldOption = "text",
+    text_field: options.FieldOption = "text",
     num_workers: options.WorkersOption = None,
     max_pretoken_length: options.LongestOption = MAX_PRETOKEN_LENGTH,
 ) -> None:
@@ -170,7 +172,9 @@ def train(
         log=log,
     )
     start = time.perf_counter()
-    counts = workflow.count_with_bar(corpus, pretokenizer, alphabet, field, num_workers, max_pretoken_length)
+    counts = workflow.count_with_bar(
+        corpus, pretokenizer, alphabet, text_field, num_workers, max_pretoken_length
+    )
     with terminal.progress_bar("Training", "tokens") as progress:
         artifacts = train_sizes(counts, sizes, settings=replace(settings, progress=progress))
     for folder, bpe in zip(folders, artifacts, strict=True):
@@ -189,7 +193,7 @@ def tokenize(
     eos: options.EndWithEos = None,
     lines: options.LineDocuments = False,
     overwrite: options.Overwrite = False,
-    field: options.FieldOption = "text",
+    text_field: options.FieldOption = "text",
 ) -> None:
     """Encode text to lines of tokens, ids or JSON; or a corpus to shards for training.
 
@@ -201,7 +205,7 @@ def tokenize(
     if to.is_of_shards:
         if not inputs or file is not None or output is None:
             raise typer.BadParameter(f"--to {to.value} takes CORPUS and --output")
-        _write_shards(inputs, tokenizer, output, to.value, shard_size, eos, lines, field, overwrite)
+        _write_shards(inputs, tokenizer, output, to.value, shard_size, eos, lines, text_field, overwrite)
         return
     if output is not None:
         raise typer.BadParameter("--output is for shards: --to bin, npy, parquet or arrow")
@@ -217,7 +221,7 @@ def tokenize(
         if text is not None:
             texts = iter([text])
         elif file is not None:
-            texts = workflow.read_texts(file, field=field, progress=progress)
+            texts = workflow.read_texts(file, text_field=text_field, progress=progress)
         else:
             texts = workflow.read_lines(sys.stdin.buffer, "stdin")
         for encoded in workflow.tokenize(texts, loaded, to.value):
@@ -232,7 +236,7 @@ def _write_shards(
     shard_size: int,
     eos: bool | None,
     lines: bool,
-    field: str,
+    text_field: str,
     overwrite: bool,
 ) -> None:
     from hf_scaffold.cli import views, workflow
@@ -251,7 +255,7 @@ def _write_shards(
             shard_size=shard_size,
             add_eos=eos,
             lines=lines,
-            field=field,
+            text_field=text_field,
             overwrite=overwrite,
             progress=progress,
         )
@@ -306,7 +310,7 @@ def audit(
     corpus: options.Corpus,
     sample: options.SampleOption = 20,
     as_json: options.JsonOption = False,
-    field: options.FieldOption = "text",
+    text_field: options.FieldOption = "text",
     num_workers: options.WorkersOption = None,
 ) -> None:
     """Show which tokens of an existing BPE tokenizer are scaffolds on a corpus, and how rare the others are.
@@ -317,7 +321,7 @@ def audit(
     from hf_scaffold.cli import views
     from hf_scaffold.evaluation.audit import audit_tokenizer
 
-    found = audit_tokenizer(tokenizer, corpus, field=field, num_workers=num_workers)
+    found = audit_tokenizer(tokenizer, corpus, text_field=text_field, num_workers=num_workers)
     if as_json:
         terminal.line(found.to_json())
     else:
@@ -336,7 +340,7 @@ def report(
     passage: options.PassageText = None,
     special_token: options.ReportSpecialTokens = None,
     pretokenizer: options.BytePretokenizerOption = None,
-    field: options.FieldOption = "text",
+    text_field: options.FieldOption = "text",
     num_workers: options.WorkersOption = None,
 ) -> None:
     """Show what Scaffold-BPE does to a vocabulary on a text, against other tokenizers, as one page.
@@ -367,7 +371,7 @@ def report(
             special_tokens=special_token or [options.DEFAULT_EOS],
             pretokenizer=pretokenizer,
             passage=passage,
-            field=field,
+            text_field=text_field,
             num_workers=num_workers,
             on_step=on_step,
         )

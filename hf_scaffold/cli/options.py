@@ -81,7 +81,9 @@ AlphabetOption = Annotated[
 ]
 FieldOption = Annotated[
     str,
-    typer.Option("--field", metavar="NAME", help="The JSONL field or Parquet column that holds the text."),
+    typer.Option(
+        "--text-field", metavar="NAME", help="The JSONL field or Parquet column that holds the text."
+    ),
 ]
 WorkersOption = Annotated[
     int | None,

@@ -61,7 +61,7 @@ def read_counts(
     *,
     pretokenizer: str | None = None,
     alphabet: str | None = None,
-    field: str = "text",
+    text_field: str = "text",
     num_workers: int | None = None,
     max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
     progress: Progress | None = None,
@@ -72,7 +72,7 @@ def read_counts(
         paths: Files or glob patterns of text, as for `count`; or of tables that `PreTokenCounts.save` wrote.
         pretokenizer: A preset's name. None: the default for text, and whatever made the tables for tables.
         alphabet: As for `count`. None: that of the tables for tables, else bytes.
-        field, num_workers, max_pretoken_length, progress: As for `count`.
+        text_field, num_workers, max_pretoken_length, progress: As for `count`.
     Raises:
         ConfigurationError: text and tables are mixed, or a table was made with another pre-tokenizer.
         CorpusError, ArtifactError, CountOverflowError: as `count` and `PreTokenCounts` raise them.
@@ -84,7 +84,7 @@ def read_counts(
             paths,
             pretokenizer=pretokenizer,
             alphabet=alphabet,
-            field=field,
+            text_field=text_field,
             num_workers=num_workers,
             max_pretoken_length=max_pretoken_length,
             progress=progress,
@@ -114,7 +114,7 @@ def count_with_bar(
     corpus: Sequence[Path],
     pretokenizer: str | None,
     alphabet: str | None,
-    field: str,
+    text_field: str,
     num_workers: int | None,
     max_pretoken_length: int,
 ) -> PreTokenCounts:
@@ -124,7 +124,7 @@ def count_with_bar(
             corpus,
             pretokenizer=pretokenizer,
             alphabet=alphabet,
-            field=field,
+            text_field=text_field,
             num_workers=num_workers,
             max_pretoken_length=max_pretoken_length or None,
             progress=progress,
@@ -282,15 +282,15 @@ def folder_or_temporary(folder: Path | None) -> Iterator[Path]:
 # ---- text to lines
 
 
-def read_texts(path: Path, *, field: str = "text", progress: Progress | None = None) -> Iterator[str]:
+def read_texts(path: Path, *, text_field: str = "text", progress: Progress | None = None) -> Iterator[str]:
     """The documents of a file or of a glob pattern's files; of plain text the lines, without their ends.
 
     Args:
-        path, field, progress: As for `iter_documents`, which also tells what is left out: empty documents.
+        path, text_field, progress: As for `iter_documents`, which also says what is left out.
     Raises:
         CorpusError, ConfigurationError: as `iter_documents`.
     """
-    documents = iter_documents(path, field=field, progress=progress)
+    documents = iter_documents(path, text_field=text_field, progress=progress)
     unpacked = path.with_suffix("") if path.suffix.lower() in (".gz", ".xz", ".zst") else path
     if unpacked.suffix.lower() in (".jsonl", ".ndjson", ".json", ".parquet"):
         return (document.decode() for document in documents)

@@ -295,7 +295,7 @@ def count(
     pretokenizer: PretokenizerLike | None = None,
     normalizer: Normalizer | None = None,
     alphabet: str | None = None,
-    field: str = "text",
+    text_field: str = "text",
     num_workers: int | None = None,
     max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
     progress: Progress | None = None,
@@ -319,7 +319,7 @@ def count(
         normalizer: A `tokenizers` normalizer that the text goes through first.
         alphabet: What merges start from: `"bytes"` (the default), or `"chars"`, the characters that the
             pre-tokenizer writes.
-        field: The field of JSON Lines, or column of Parquet and `datasets`, that holds the text.
+        text_field: The field of JSON Lines, or column of Parquet and `datasets`, that holds the text.
         num_workers: Threads for the presets, processes for any other pre-tokenizer. None: one a CPU, 16 at
             most; one process where processes are spawned, since these import the calling script again.
         max_pretoken_length: Bytes. Longer pre-tokens, which are data rather than words, are left out with a
@@ -339,7 +339,7 @@ def count(
         >>> dict(count(["the cat", "the dog"]))
         {b' cat': 1, b' dog': 1, b'the': 2}
     """
-    string("field", field)
+    string("text_field", text_field)
     function("progress", progress, "bytes_read, bytes_total")
     if max_pretoken_length is not None:
         max_pretoken_length = whole("max_pretoken_length", max_pretoken_length, 1, reason="None keeps all")
@@ -347,7 +347,7 @@ def count(
     preset = cutter.preset
     num_workers = resolve_workers(num_workers, in_threads=preset is not None)
     cut = None if preset is None else partial(last_cut, preset=preset)
-    documents = iter_documents(source, field=field, cut=cut, progress=progress)
+    documents = iter_documents(source, text_field=text_field, cut=cut, progress=progress)
     if preset is not None:
         counts = PreTokenCounts(*count_in_threads(documents, preset, num_workers), cutter)
     else:

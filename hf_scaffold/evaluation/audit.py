@@ -103,7 +103,7 @@ def audit_tokenizer(
     tokenizer: Any,
     corpus: Source | PreTokenCounts,
     *,
-    field: str = "text",
+    text_field: str = "text",
     num_workers: int | None = None,
 ) -> Audit:
     """Find the scaffold tokens of a BPE tokenizer on a text. This goes beyond the paper.
@@ -112,7 +112,7 @@ def audit_tokenizer(
         tokenizer: A `tokenizers.Tokenizer` or a fast tokenizer of transformers with a BPE model; or the path
             of a tokenizer.json, or a folder or name that AutoTokenizer loads.
         corpus: Text as for `count`, split as the tokenizer does; or PreTokenCounts that were.
-        field, num_workers: As for `count`.
+        text_field, num_workers: As for `count`.
     Returns:
         Audit. Added tokens are not looked for in the text, and are never scaffolds. With `ignore_merges`,
         only tokens that no merge makes are taken whole.
@@ -130,7 +130,7 @@ def audit_tokenizer(
         (AuditedToken(token='ug', id=4, parts=('u', 'g'), occurrences=0),)
     """
     model = Model.of(as_fast(tokenizer))
-    return replay(model, counts_for(model, corpus, field, num_workers))[0]
+    return replay(model, counts_for(model, corpus, text_field, num_workers))[0]
 
 
 # ---- the tokenizer
@@ -234,10 +234,10 @@ _GONE, _BREAK = -1, -2  # in place of a symbol: nothing is there; something is t
 
 
 def counts_for(
-    model: Model, corpus: Source | PreTokenCounts, field: str, num_workers: int | None
+    model: Model, corpus: Source | PreTokenCounts, text_field: str, num_workers: int | None
 ) -> PreTokenCounts:
     if not isinstance(corpus, PreTokenCounts):
-        return count(corpus, pretokenizer=model.pretokenizer, field=field, num_workers=num_workers)
+        return count(corpus, pretokenizer=model.pretokenizer, text_field=text_field, num_workers=num_workers)
     if corpus.pretokenizer != model.pretokenizer:
         raise ConfigurationError(
             f"the counts were made with {corpus.pretokenizer}, but the tokenizer splits text with "

@@ -48,7 +48,7 @@ def convert_tokenizer(
     corpus: Source | PreTokenCounts,
     *,
     compact: bool = False,
-    field: str = "text",
+    text_field: str = "text",
     num_workers: int | None = None,
 ) -> Conversion:
     """Make a Scaffold version of a BPE tokenizer: scaffolds lose their ids. This goes beyond the paper.
@@ -57,7 +57,7 @@ def convert_tokenizer(
     so a trained model can go on as it is. In place of a scaffold, text is now encoded to its parts.
 
     Args:
-        tokenizer, corpus, field, num_workers: As for `audit_tokenizer`, which finds the scaffolds.
+        tokenizer, corpus, text_field, num_workers: As for `audit_tokenizer`, which finds the scaffolds.
         compact: False: reserved tokens "<|unused_ID|>", which no text is encoded to, hold the freed ids, so
             that `len(tokenizer)` and the model's matrices stay as they are. True: the tokens that stay close
             up, in the order of their ids, and `remap` says which row of the embedding matrix goes where.
@@ -83,7 +83,7 @@ def convert_tokenizer(
     compact = flag("compact", compact)
     fast = as_fast(tokenizer)
     model = Model.of(fast)
-    counts = counts_for(model, corpus, field, num_workers)
+    counts = counts_for(model, corpus, text_field, num_workers)
     found, frequencies = replay(model, counts)
     demolish = derive_demolish_map(model.merges, [token.token for token in found.scaffolds], model.affixes)
     every_id = fast.get_vocab()

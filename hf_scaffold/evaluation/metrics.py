@@ -239,8 +239,8 @@ class EvaluationText:
     """A text to evaluate any number of tokenizers on, counted once for each way to cut it.
 
     Args:
-        source, field: As for `count`. What can be read only once is kept: an iterator's texts in memory, a
-            pipe's in a temporary file.
+        source, text_field: As for `count`. What can be read only once is kept: an iterator's texts in memory,
+            a pipe's in a temporary file.
         counts: The text's counts, if at hand.
     Example:
         >>> text = EvaluationText(["the cat", "the dog sat"])
@@ -248,10 +248,12 @@ class EvaluationText:
         (18, 5)
     """
 
-    def __init__(self, source: Source, *, field: str = "text", counts: PreTokenCounts | None = None) -> None:
+    def __init__(
+        self, source: Source, *, text_field: str = "text", counts: PreTokenCounts | None = None
+    ) -> None:
         if isinstance(source, Iterable) and not isinstance(source, str) and iter(source) is iter(source):
             source = list(source)
-        self.source, self._field = source, field
+        self.source, self._text_field = source, text_field
         self.readable, self._kept = without_pipes(source)
         self._counts: dict[Pretokenizer, PreTokenCounts] = {}
         if counts is not None:
@@ -265,7 +267,10 @@ class EvaluationText:
         """The text's pre-tokens, whatever their length."""
         if pretokenizer not in self._counts:
             self._counts[pretokenizer] = count(
-                self.readable, pretokenizer=pretokenizer, field=self._field, max_pretoken_length=None
+                self.readable,
+                pretokenizer=pretokenizer,
+                text_field=self._text_field,
+                max_pretoken_length=None,
             )
         return self._counts[pretokenizer]
 
@@ -276,7 +281,7 @@ class EvaluationText:
     def documents(self) -> Iterator[str]:
         """The documents; long ones, and plain-text files, in blocks of about 64 KB that end with a line."""
         documents = iter_documents(
-            self.readable, field=self._field, cut=_after_last_line, block_size=_BLOCK_SIZE
+            self.readable, text_field=self._text_field, cut=_after_last_line, block_size=_BLOCK_SIZE
         )
         for number, document in enumerate(documents):
             try:
@@ -319,7 +324,7 @@ def evaluate(
     *,
     name: str | None = None,
     tokens: Sequence[str] | None = None,
-    field: str = "text",
+    text_field: str = "text",
 ) -> Evaluation:
     """Encode a text and measure how often each token occurs.
 
@@ -337,7 +342,7 @@ def evaluate(
             counts, for a tokenizer that cuts text as they were cut.
         name: For tables; None: `name_or_path` or the class.
         tokens: A callable's vocabulary, by id. None: ids as strings, up to the largest that occurs.
-        field: As for `count`.
+        text_field: As for `count`.
     Raises:
         ConfigurationError: there are only counts, but the tokenizer cuts text otherwise; or an id lies
             outside the vocabulary.
@@ -352,7 +357,7 @@ def evaluate(
         >>> evaluation.n_tokens, evaluation.frequency("hug"), evaluation.bytes_per_token
         (30, 15, 2.1666666666666665)
     """
-    string("field", field)
+    string("text_field", text_field)
     if name is not None:
         string("name", name)
     if tokens is not None:
@@ -367,7 +372,7 @@ def evaluate(
             )
         return _evaluate_counts(encoder, text, name, n_bytes=text.n_bytes)
     if not isinstance(text, EvaluationText):
-        text = EvaluationText(text, field=field)
+        text = EvaluationText(text, text_field=text_field)
     sizes = {"n_bytes": text.n_bytes, "n_words": text.n_words}
     if isinstance(encoder, ArtifactEncoder):
         return _evaluate_counts(encoder, text.counts(encoder.bpe.pretokenizer), name, **sizes)

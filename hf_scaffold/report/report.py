@@ -136,7 +136,7 @@ def make_report(
     special_tokens: Sequence[str] = (),
     pretokenizer: str | None = None,
     passage: str | None = None,
-    field: str = "text",
+    text_field: str = "text",
     num_workers: int | None = None,
     on_step: Step | None = None,
 ) -> Report:
@@ -146,7 +146,7 @@ def make_report(
     ties by the order of a hash table.
 
     Args:
-        source, field, num_workers: As for `count`.
+        source, text_field, num_workers: As for `count`.
         vocab_size, special_tokens: As for `train`; for all that is trained here.
         held_out: Text that nothing is trained on, measured separately.
         baselines: Of `BASELINES`; plain BPE is always among them.
@@ -175,18 +175,18 @@ def make_report(
         compare_with = strings("compare_with", compare_with, (str, os.PathLike))
     if passage is not None:
         string("passage", passage)
-    string("field", field)
+    string("text_field", text_field)
     step = function("on_step", on_step, "name") or (lambda name: None)
     cutter = _byte_level(pretokenizer)
     kinds = _checked_kinds(baselines)
     require_vocab_size(["bpe", *kinds], vocab_size, len(special_tokens))
     others = _loaded(compare_with, taken=[SCAFFOLD, PLAIN, *map(BASELINE_NAMES.__getitem__, kinds)])
-    texts = _readable_texts(source, held_out, field)
+    texts = _readable_texts(source, held_out, text_field)
     if passage is not None and passage != passage.encode(errors="replace").decode():
         raise ConfigurationError("the passage holds a lone surrogate, which is no text")
 
     step("Counting")
-    counts = count(texts[TRAIN].readable, pretokenizer=cutter, field=field, num_workers=num_workers)
+    counts = count(texts[TRAIN].readable, pretokenizer=cutter, text_field=text_field, num_workers=num_workers)
     texts[TRAIN].add_counts(counts)
     tokenizers = _train_all(kinds, counts, texts[TRAIN], vocab_size, special_tokens, step)
     scaffold, plain = tokenizers[SCAFFOLD], tokenizers[PLAIN]
@@ -252,10 +252,10 @@ def _loaded(compare_with: Mapping[str, Any] | Sequence[str], taken: Sequence[str
     }
 
 
-def _readable_texts(source: Source, held_out: Source | None, field: str) -> dict[str, EvaluationText]:
-    texts = {TRAIN: EvaluationText(source, field=field)}
+def _readable_texts(source: Source, held_out: Source | None, text_field: str) -> dict[str, EvaluationText]:
+    texts = {TRAIN: EvaluationText(source, text_field=text_field)}
     if held_out is not None:
-        texts[HELD_OUT] = EvaluationText(held_out, field=field)
+        texts[HELD_OUT] = EvaluationText(held_out, text_field=text_field)
     for name, text in texts.items():
         if next(text.documents(), None) is None:
             raise CorpusError(f"the {TEXT_NAMES[name].lower()} is empty")

@@ -61,7 +61,7 @@ def write_shards(
     shard_size: int = SHARD_SIZE,
     add_eos: bool | None = None,
     lines: bool = False,
-    field: str = "text",
+    text_field: str = "text",
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> ShardIndex:
@@ -82,7 +82,7 @@ def write_shards(
         shard_size: Tokens that make a shard full.
         add_eos: End each document with the EOS token. None: if the tokenizer has one.
         lines: Each line of plain text is a document, with its line end.
-        field: As for `count`.
+        text_field: As for `count`.
         overwrite: Start anew, whatever shards are there.
         progress: As for `count`; called from another thread.
     Returns:
@@ -113,14 +113,14 @@ def write_shards(
         [source] if isinstance(source, str | os.PathLike) else strings("source", source, (str, os.PathLike))
     )
     paths, folder = [*map(Path, names)], Path(folder)
-    string("field", field)
+    string("text_field", text_field)
     shard_size = whole("shard_size", shard_size, least=1)
     lines, overwrite = flag("lines", lines), flag("overwrite", overwrite)
     add_eos = None if add_eos is None else flag("add_eos", add_eos)
     function("progress", progress, "bytes_read, bytes_total")
     cut = None if lines else _cut_for(tokenizer)
-    blocks = iter_documents(paths, field=field, cut=cut, mark_ends=True, progress=progress)
-    plan = _plan(paths, tokenizer, format, shard_size, add_eos, lines, field)
+    blocks = iter_documents(paths, text_field=text_field, cut=cut, mark_ends=True, progress=progress)
+    plan = _plan(paths, tokenizer, format, shard_size, add_eos, lines, text_field)
     # Complete or foreign shards need no lock, and may lie in a folder that can't be written to.
     if not overwrite and (index := _resume(plan, folder, paths)).complete:
         _tidy(folder)
@@ -196,7 +196,7 @@ def _plan(
     shard_size: int,
     add_eos: bool | None,
     lines: bool,
-    field: str,
+    text_field: str,
 ) -> ShardIndex:
     if format not in FORMATS:
         raise ConfigurationError(f"unknown format {format!r}; choose {', '.join(FORMATS)}")
@@ -213,7 +213,7 @@ def _plan(
         eos_token_id=None if add_eos is False else tokenizer.eos_token_id,
         shard_size=shard_size,
         lines=lines,
-        field=field,
+        text_field=text_field,
         tokenizer_sha256=_fingerprint(tokenizer),
         corpus=tuple((path.name, path.stat().st_size) for path in find_files(paths)),
     )

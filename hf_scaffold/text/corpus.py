@@ -41,7 +41,7 @@ _ROWS = 64  # rows of a dataset held at a time: documents of 1 MB still fit
 def iter_documents(
     source: Source,
     *,
-    field: str = "text",
+    text_field: str = "text",
     cut: Cut | None = None,
     block_size: int = BLOCK_SIZE,
     mark_ends: bool = False,
@@ -65,7 +65,7 @@ def iter_documents(
             - an iterable of `pathlib.Path`: those, in the order given;
             - a `datasets.Dataset` or `IterableDataset`;
             - any other iterable of str, or of batches (lists) of str: each str is a document, never a path.
-        field: The field of JSON Lines, or column of Parquet and `datasets`, that holds the text.
+        text_field: The field of JSON Lines, or column of Parquet and `datasets`, that holds the text.
         cut: `cut(text)` gives a position p such that text[:p] and whatever follows can be counted
             separately, or 0 if it finds none; text may end inside a character.
         block_size: Bytes; no result but the blocks' own length depends on it.
@@ -74,14 +74,14 @@ def iter_documents(
             text and None if the source has no known size.
     Raises:
         CorpusError: a path that is missing, a directory, unreadable, truncated, corrupt or not UTF-8; a
-            record without text in `field`; a str with a lone surrogate. The message names file and place.
+            record without text in `text_field`; a str with a lone surrogate. The message says where.
         ConfigurationError: the source needs an optional package that is not installed.
     Cost: memory O(block_size + longest document without a cut).
     Example:
         >>> list(iter_documents(["one", ["two", ""], ["three"]]))
         [b'one', b'two', b'three']
     """
-    reader = _Reader(field, cut, block_size, [b""] if mark_ends else [])
+    reader = _Reader(text_field, cut, block_size, [b""] if mark_ends else [])
     documents = reader.open(source)
     return documents if progress is None else _reported(documents, reader, progress)
 
@@ -174,7 +174,7 @@ def batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
 class _Reader:
     """Reads one source and knows how far it is."""
 
-    field: str
+    text_field: str
     cut: Cut | None
     block_size: int
     ends: list[bytes]  # what follows each document
@@ -188,7 +188,7 @@ class _Reader:
         if isinstance(source, Mapping):
             raise CorpusError(
                 f"can't read documents from {describe_source(source)} of {listed(source)}; "
-                f"choose one, as in source[{next(iter(source), self.field)!r}]"
+                f"choose one, as in source[{next(iter(source), self.text_field)!r}]"
             )
         if isinstance(source, bytes | bytearray | memoryview) or not isinstance(source, Iterable):
             raise CorpusError(
@@ -196,7 +196,7 @@ class _Reader:
                 "a datasets.Dataset or an iterable of str"
             )
         if _is_dataset(source):
-            return self._read_texts(_dataset_texts(source, self.field))
+            return self._read_texts(_dataset_texts(source, self.text_field))
         elements = iter(source)
         first = next(elements, "")
         elements = chain([first], elements)
@@ -232,7 +232,7 @@ class _Reader:
             self.bytes_done = min(self.bytes_done + n_bytes, end)
 
         with open_file(path, advance) as stream:
-            rows = rows_of(stream, path, self.field)
+            rows = rows_of(stream, path, self.text_field)
             if rows is None and self.cut is not None:
                 yield from self._ended(_cut_reads(self._reads(stream, path), self.cut))
             else:
@@ -278,13 +278,13 @@ def _is_dataset(source: object) -> bool:
     return datasets is not None and isinstance(source, datasets.Dataset | datasets.IterableDataset)
 
 
-def _dataset_texts(dataset: Any, field: str) -> Iterator[Any]:
-    if field in (dataset.column_names or ()):  # None: an IterableDataset that learns them as it runs
-        dataset = dataset.select_columns([field])
+def _dataset_texts(dataset: Any, text_field: str) -> Iterator[Any]:
+    if text_field in (dataset.column_names or ()):  # None: an IterableDataset that learns them as it runs
+        dataset = dataset.select_columns([text_field])
     for batch in dataset.with_format(None).iter(batch_size=_ROWS):
-        if field not in batch:
-            raise CorpusError(f"the dataset has no column {field!r}; it has {listed(batch)}")
-        yield from batch[field]
+        if text_field not in batch:
+            raise CorpusError(f"the dataset has no column {text_field!r}; it has {listed(batch)}")
+        yield from batch[text_field]
 
 
 def _cut_reads(reads: Iterable[bytes], cut: Cut) -> Iterator[bytes]:

@@ -51,7 +51,7 @@ class TokenizerArguments(TokenizerSettings, TrainingOptions, total=False):
     pretokenizer: Any
     normalizer: Normalizer | None
     alphabet: str | None
-    field: str
+    text_field: str
     num_workers: int | None
     max_pretoken_length: int | None
     like: PreTrainedTokenizerFast | None
@@ -65,7 +65,7 @@ def _train_each(
     pretokenizer: Any = None,
     normalizer: Normalizer | None = None,
     alphabet: str | None = None,
-    field: str = "text",
+    text_field: str = "text",
     num_workers: int | None = None,
     max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
     like: PreTrainedTokenizerFast | None = None,
@@ -84,7 +84,11 @@ def _train_each(
         pipeline = {"pretokenizer": shell.pretokenizer}
         symbols = symbol_options(shell)
     counts = count(
-        source, **pipeline, field=field, num_workers=num_workers, max_pretoken_length=max_pretoken_length
+        source,
+        **pipeline,
+        text_field=text_field,
+        num_workers=num_workers,
+        max_pretoken_length=max_pretoken_length,
     )
     if settings.initial_alphabet is not None:
         symbols["initial_alphabet"] = settings.initial_alphabet
@@ -117,7 +121,7 @@ def train_tokenizer(
     """Count a corpus, train on it and make a transformers tokenizer: the three steps in one.
 
     Args:
-        source, field, num_workers, max_pretoken_length: As for `count`.
+        source, text_field, num_workers, max_pretoken_length: As for `count`.
         pretokenizer, normalizer, alphabet: As for `count`. None: those of `like` if there is one, which also
             are the only ones to go with it; else the defaults.
         vocab_size, settings: As for `train`, as are all arguments of `TrainingSettings`. fuse_unk and affixes

@@ -123,7 +123,7 @@ def test_count_takes_files_patterns_and_fields(corpus, tmp_path, succeed):
     (tmp_path / "rows.jsonl").write_text('{"body": "a row"}\n', encoding="utf-8")
     succeed(
         "count", tmp_path / "*.txt", tmp_path / "more.txt.gz", tmp_path / "rows.jsonl",
-        "--field", "body", "--pretokenizer", "llama3", "-o", tmp_path / "counts.parquet",
+        "--text-field", "body", "--pretokenizer", "llama3", "-o", tmp_path / "counts.parquet",
     )  # fmt: skip
     expected = hs.count([TEXT, "more text", "a row"], pretokenizer="llama3")
     assert hs.PreTokenCounts.load(tmp_path / "counts.parquet") == expected
@@ -299,7 +299,7 @@ def test_tokenize_keeps_documents_whole(shared, tmp_path, succeed):
         "tokenize",
         "-f",
         tmp_path / "rows.jsonl",
-        "--field",
+        "--text-field",
         "body",
         "--to",
         "jsonl",
@@ -323,12 +323,14 @@ def test_tokenize_more_texts_than_a_batch(shared):
 def test_shards_are_those_of_the_api(form, shared, tmp_path, succeed):
     (tmp_path / "rows.jsonl").write_text('{"body": "a row"}\n', encoding="utf-8")
     screen = succeed(
-        "tokenize", shared / "*.txt", tmp_path / "rows.jsonl", "--field", "body", "-t", shared / "tokenizer",
-        "--to", form, "-o", tmp_path / "deep" / "out", "--shard-size", "2k",
+        "tokenize", shared / "*.txt", tmp_path / "rows.jsonl", "--text-field", "body",
+        "-t", shared / "tokenizer", "--to", form, "-o", tmp_path / "deep" / "out", "--shard-size", "2k",
     )  # fmt: skip
     tokenizer = hs.ScaffoldTokenizerFast.from_pretrained(shared / "tokenizer")
     paths = [shared / "text.txt", tmp_path / "rows.jsonl"]
-    index = hs.write_shards(paths, tokenizer, tmp_path / "api", format=form, shard_size=2000, field="body")
+    index = hs.write_shards(
+        paths, tokenizer, tmp_path / "api", format=form, shard_size=2000, text_field="body"
+    )
     assert contents(tmp_path / "deep" / "out") == contents(tmp_path / "api")
     assert len(index.shards) == 2
     facts = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in screen.splitlines())

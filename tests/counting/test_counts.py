@@ -155,7 +155,7 @@ def test_the_normalizer_comes_first():
 def test_field(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"body": "a b"}')
-    assert count(path, field="body") == count(["a b"])
+    assert count(path, text_field="body") == count(["a b"])
 
 
 # Workers

@@ -544,7 +544,7 @@ def test_other_shards_are_refused_and_overwritten_only_when_asked(tokenizer, cor
         ((corpus, tokenizer), {**options, "format": "npy"}, "format is 'bin', not 'npy'"),
         ((corpus, tokenizer), {**options, "add_eos": False}, "eos_token_id is 1, not None"),
         ((corpus, tokenizer), {**options, "lines": True}, "lines is False, not True"),
-        ((corpus, tokenizer), {**options, "field": "body"}, "field is 'text', not 'body'"),
+        ((corpus, tokenizer), {**options, "text_field": "body"}, "field is 'text', not 'body'"),
     ]
     for arguments, wanted, reason in cases:
         with pytest.raises(hs.ConfigurationError, match=re.escape(reason)) as caught:

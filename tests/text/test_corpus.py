@@ -117,7 +117,7 @@ def test_field_names_the_text_in_every_format(tmp_path):
     ]
     dataset = datasets.Dataset.from_dict({"body": DOCUMENTS})
     for source in (*files, dataset, dataset.to_iterable_dataset()):
-        assert read(source, field="body") == ENCODED
+        assert read(source, text_field="body") == ENCODED
 
 
 def test_an_iterator_is_read_no_faster_than_its_documents_are_taken():
