@@ -23,7 +23,7 @@ from hf_scaffold._utils.files import write_files
 from hf_scaffold.counting.files import read_parquet, to_parquet
 from hf_scaffold.counting.workers import count_in_processes, count_in_threads, resolve_workers
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
-from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, Progress, Source, describe_source, iter_documents
+from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, Corpus, Progress, describe_corpus, iter_documents
 from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
@@ -290,7 +290,7 @@ def _name(pretokenizer: Pretokenizer) -> str:
 
 @knows_its_arguments
 def count(
-    source: Source,
+    corpus: Corpus,
     *,
     pretokenizer: PretokenizerLike | None = None,
     normalizer: Normalizer | None = None,
@@ -309,7 +309,7 @@ def count(
     with its line end, is one, as in `tokenizers.Tokenizer.train`. A byte-order mark at its start is dropped.
 
     Args:
-        source: A path or glob pattern (plain text, `.jsonl`, `.parquet`; also `.gz`, `.xz`, `.zst`), an
+        corpus: A path or glob pattern (plain text, `.jsonl`, `.parquet`; also `.gz`, `.xz`, `.zst`), an
             iterable of `pathlib.Path`, a `datasets.Dataset` or `IterableDataset`, or an iterable of str or of
             batches of str. In an iterable a str is a document, never a path.
         pretokenizer: `"gpt2"`, `"gpt2-digits"` (the default), `"llama3"`, `"gpt4o"`, a `tokenizers`
@@ -325,7 +325,7 @@ def count(
         max_pretoken_length: Bytes. Longer pre-tokens, which are data rather than words, are left out with a
             warning: training on one takes some 80 times its size in memory. None keeps all.
         progress: Called in this thread now and then as progress(bytes_read, bytes_total): bytes on disk, and
-            None for the total if the source has no known size.
+            None for the total if the corpus has no known size.
     Returns:
         PreTokenCounts, never empty.
     Raises:
@@ -347,7 +347,7 @@ def count(
     preset = cutter.preset
     num_workers = resolve_workers(num_workers, in_threads=preset is not None)
     cut = None if preset is None else partial(last_cut, preset=preset)
-    documents = iter_documents(source, text_field=text_field, cut=cut, progress=progress)
+    documents = iter_documents(corpus, text_field=text_field, cut=cut, progress=progress)
     if preset is not None:
         counts = PreTokenCounts(*count_in_threads(documents, preset, num_workers), cutter)
     else:
@@ -356,9 +356,9 @@ def count(
     if max_pretoken_length is not None:
         counts = _without_longer(counts, max_pretoken_length)
     if not counts:
-        raise CorpusError(f"nothing to count in {describe_source(source)}: it gave no pre-tokens")
+        raise CorpusError(f"nothing to count in {describe_corpus(corpus)}: it gave no pre-tokens")
     if all(pretoken.decode(errors="replace").isspace() for pretoken in counts):
-        raise CorpusError(f"nothing to count in {describe_source(source)}: it is all whitespace")
+        raise CorpusError(f"nothing to count in {describe_corpus(corpus)}: it is all whitespace")
     return counts
 
 

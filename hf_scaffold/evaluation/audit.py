@@ -31,7 +31,7 @@ from hf_scaffold.counting.characters import Characters
 from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes
-from hf_scaffold.text.corpus import Source
+from hf_scaffold.text.corpus import Corpus
 from hf_scaffold.text.pretokenizers import Pretokenizer, pretokenizer_of
 from hf_scaffold.text.symbols import BYTE_TOKENS, Affixes, Pair
 from hf_scaffold.tokenizer.loading import load_json, load_pretrained, require_ids
@@ -101,7 +101,7 @@ class Audit:
 @knows_its_arguments
 def audit_tokenizer(
     tokenizer: Any,
-    corpus: Source | PreTokenCounts,
+    corpus: Corpus | PreTokenCounts,
     *,
     text_field: str = "text",
     num_workers: int | None = None,
@@ -234,7 +234,7 @@ _GONE, _BREAK = -1, -2  # in place of a symbol: nothing is there; something is t
 
 
 def counts_for(
-    model: Model, corpus: Source | PreTokenCounts, text_field: str, num_workers: int | None
+    model: Model, corpus: Corpus | PreTokenCounts, text_field: str, num_workers: int | None
 ) -> PreTokenCounts:
     if not isinstance(corpus, PreTokenCounts):
         return count(corpus, pretokenizer=model.pretokenizer, text_field=text_field, num_workers=num_workers)

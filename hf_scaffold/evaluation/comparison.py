@@ -14,7 +14,7 @@ from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.evaluation.adapters import ArtifactEncoder, Frequencies, encoder_of, weighted
 from hf_scaffold.evaluation.metrics import Evaluation, EvaluationText, evaluate
 from hf_scaffold.text.byte_level import symbols_to_bytes
-from hf_scaffold.text.corpus import Source
+from hf_scaffold.text.corpus import Corpus
 from hf_scaffold.training.artifact import ScaffoldBPE
 
 
@@ -65,7 +65,7 @@ class VocabularyChange:
 
 @knows_its_arguments
 def compare_vocabularies(
-    plain: Any, scaffold: Any, text: Source | EvaluationText | PreTokenCounts | None = None
+    plain: Any, scaffold: Any, text: Corpus | EvaluationText | PreTokenCounts | None = None
 ) -> VocabularyChange:
     """Tell the vocabularies of two tokenizers of the same spelling apart.
 
@@ -95,7 +95,7 @@ def compare_vocabularies(
     return VocabularyChange(removed, added, removed_frequencies, added_frequencies)
 
 
-def _as_evaluation(tokenizer: Any, text: Source | EvaluationText | PreTokenCounts | None) -> Evaluation:
+def _as_evaluation(tokenizer: Any, text: Corpus | EvaluationText | PreTokenCounts | None) -> Evaluation:
     if isinstance(tokenizer, Evaluation):
         return tokenizer
     if text is None:

@@ -16,7 +16,7 @@ from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.evaluation.audit import Audit, Model, as_fast, counts_for, replay
 from hf_scaffold.text.byte_level import bytes_to_symbols
-from hf_scaffold.text.corpus import Source
+from hf_scaffold.text.corpus import Corpus
 from hf_scaffold.text.symbols import Pair
 from hf_scaffold.tokenizer.post_processors import with_tokens
 from hf_scaffold.training.parts import derive_demolish_map, raw_splits
@@ -45,7 +45,7 @@ class Conversion:
 @knows_its_arguments
 def convert_tokenizer(
     tokenizer: Any,
-    corpus: Source | PreTokenCounts,
+    corpus: Corpus | PreTokenCounts,
     *,
     compact: bool = False,
     text_field: str = "text",

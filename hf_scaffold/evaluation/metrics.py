@@ -26,7 +26,7 @@ from hf_scaffold.evaluation.adapters import (
     occurrences,
     weighted,
 )
-from hf_scaffold.text.corpus import Source, describe_source, iter_documents, without_pipes
+from hf_scaffold.text.corpus import Corpus, describe_corpus, iter_documents, without_pipes
 from hf_scaffold.text.pretokenizers import Pretokenizer
 
 PERCENTILES = (50, 75, 90, 95, 99)
@@ -239,7 +239,7 @@ class EvaluationText:
     """A text to evaluate any number of tokenizers on, counted once for each way to cut it.
 
     Args:
-        source, text_field: As for `count`. What can be read only once is kept: an iterator's texts in memory,
+        corpus, text_field: As for `count`. What can be read only once is kept: an iterator's texts in memory,
             a pipe's in a temporary file.
         counts: The text's counts, if at hand.
     Example:
@@ -249,12 +249,12 @@ class EvaluationText:
     """
 
     def __init__(
-        self, source: Source, *, text_field: str = "text", counts: PreTokenCounts | None = None
+        self, corpus: Corpus, *, text_field: str = "text", counts: PreTokenCounts | None = None
     ) -> None:
-        if isinstance(source, Iterable) and not isinstance(source, str) and iter(source) is iter(source):
-            source = list(source)
-        self.source, self._text_field = source, text_field
-        self.readable, self._kept = without_pipes(source)
+        if isinstance(corpus, Iterable) and not isinstance(corpus, str) and iter(corpus) is iter(corpus):
+            corpus = list(corpus)
+        self.corpus, self._text_field = corpus, text_field
+        self.readable, self._kept = without_pipes(corpus)
         self._counts: dict[Pretokenizer, PreTokenCounts] = {}
         if counts is not None:
             self.add_counts(counts)
@@ -297,7 +297,7 @@ class EvaluationText:
             n_words += len(document.split())
         if not n_bytes and any(self._counts.values()):
             raise CorpusError(
-                f"{describe_source(self.source)} gave its texts only once, and they are needed again; "
+                f"{describe_corpus(self.corpus)} gave its texts only once, and they are needed again; "
                 "give a list"
             )
         return n_bytes, n_words
@@ -320,7 +320,7 @@ def _after_last_line(text: bytes) -> int:
 @knows_its_arguments
 def evaluate(
     tokenizer: Any,
-    text: Source | EvaluationText | PreTokenCounts,
+    text: Corpus | EvaluationText | PreTokenCounts,
     *,
     name: str | None = None,
     tokens: Sequence[str] | None = None,
@@ -338,7 +338,7 @@ def evaluate(
               if it cuts text as one of the presets, or as the counts were cut; else the text itself;
             - any other tokenizer of transformers, or a callable that takes a text and returns its ids: the
               text itself, in blocks (`EvaluationText.documents`).
-        text: A source as for `count`; an `EvaluationText`, so that several tokenizers share the work; or
+        text: A corpus as for `count`; an `EvaluationText`, so that several tokenizers share the work; or
             counts, for a tokenizer that cuts text as they were cut.
         name: For tables; None: `name_or_path` or the class.
         tokens: A callable's vocabulary, by id. None: ids as strings, up to the largest that occurs.

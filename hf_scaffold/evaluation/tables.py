@@ -12,9 +12,9 @@ from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.evaluation.baselines import load_tokenizer
 from hf_scaffold.evaluation.metrics import Evaluation, EvaluationText, evaluate
-from hf_scaffold.text.corpus import Source
+from hf_scaffold.text.corpus import Corpus
 
-Text = Source | EvaluationText | PreTokenCounts
+Text = Corpus | EvaluationText | PreTokenCounts
 TRAIN, HELD_OUT = "train", "held-out"
 
 

@@ -34,7 +34,7 @@ from hf_scaffold.report.markdown import markdown_of
 from hf_scaffold.report.passages import choose_passage, differing_share, split_passage
 from hf_scaffold.report.words import TEXT_NAMES
 from hf_scaffold.text.byte_level import bytes_to_symbols, symbols_to_bytes
-from hf_scaffold.text.corpus import Source, source_names
+from hf_scaffold.text.corpus import Corpus, corpus_names
 from hf_scaffold.text.files import import_extra
 from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer
 from hf_scaffold.training.artifact import ScaffoldBPE
@@ -127,10 +127,10 @@ def check_forms(paths: Iterable[str | os.PathLike[str]]) -> None:
 
 @knows_its_arguments
 def make_report(
-    source: Source,
+    corpus: Corpus,
     vocab_size: int = DEFAULT_VOCAB_SIZE,
     *,
-    held_out: Source | None = None,
+    held_out: Corpus | None = None,
     baselines: Sequence[str] = DEFAULT_BASELINES,
     compare_with: Mapping[str, Any] | Sequence[str] = (),
     special_tokens: Sequence[str] = (),
@@ -146,7 +146,7 @@ def make_report(
     ties by the order of a hash table.
 
     Args:
-        source, text_field, num_workers: As for `count`.
+        corpus, text_field, num_workers: As for `count`.
         vocab_size, special_tokens: As for `train`; for all that is trained here.
         held_out: Text that nothing is trained on, measured separately.
         baselines: Of `BASELINES`; plain BPE is always among them.
@@ -181,7 +181,7 @@ def make_report(
     kinds = _checked_kinds(baselines)
     require_vocab_size(["bpe", *kinds], vocab_size, len(special_tokens))
     others = _loaded(compare_with, taken=[SCAFFOLD, PLAIN, *map(BASELINE_NAMES.__getitem__, kinds)])
-    texts = _readable_texts(source, held_out, text_field)
+    texts = _readable_texts(corpus, held_out, text_field)
     if passage is not None and passage != passage.encode(errors="replace").decode():
         raise ConfigurationError("the passage holds a lone surrogate, which is no text")
 
@@ -252,8 +252,8 @@ def _loaded(compare_with: Mapping[str, Any] | Sequence[str], taken: Sequence[str
     }
 
 
-def _readable_texts(source: Source, held_out: Source | None, text_field: str) -> dict[str, EvaluationText]:
-    texts = {TRAIN: EvaluationText(source, text_field=text_field)}
+def _readable_texts(corpus: Corpus, held_out: Corpus | None, text_field: str) -> dict[str, EvaluationText]:
+    texts = {TRAIN: EvaluationText(corpus, text_field=text_field)}
     if held_out is not None:
         texts[HELD_OUT] = EvaluationText(held_out, text_field=text_field)
     for name, text in texts.items():
@@ -284,7 +284,7 @@ def _train_all(
 
 def _text_facts(name: str, text: EvaluationText, differing: float) -> ReportText:
     sources = (
-        os.fsencode(Path(source).name).decode(errors="replace") for source in source_names(text.source)
+        os.fsencode(Path(corpus).name).decode(errors="replace") for corpus in corpus_names(text.corpus)
     )
     return ReportText(name, tuple(sources), text.n_bytes, text.n_words, differing)
 

@@ -35,7 +35,7 @@ from hf_scaffold.shards.index import INDEX_FILE, ShardIndex
 from hf_scaffold.text.corpus import (
     Progress,
     batches,
-    describe_source,
+    describe_corpus,
     iter_documents,
 )
 from hf_scaffold.text.files import find_files, import_extra
@@ -53,7 +53,7 @@ _Item = TypeVar("_Item")
 
 @knows_its_arguments
 def write_shards(
-    source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    corpus: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     tokenizer: ScaffoldTokenizerFast,
     folder: str | os.PathLike[str],
     *,
@@ -72,7 +72,7 @@ def write_shards(
     however often the run was stopped.
 
     Args:
-        source: A file or glob pattern, or several; formats and order as for `count`. A plain-text file is
+        corpus: A file or glob pattern, or several; formats and order as for `count`. A plain-text file is
             one document. A corpus counts as the same if its files' names and sizes are.
         tokenizer: Encodes each document as it would in a call, but adds no special token except EOS.
         folder: Made if needed; gets `shard-00000.bin`, `shard-00001.bin`, … and `index.json`.
@@ -110,7 +110,7 @@ def write_shards(
             "a name on the Hub, take AutoTokenizer.from_pretrained(…)"
         )
     names = (
-        [source] if isinstance(source, str | os.PathLike) else strings("source", source, (str, os.PathLike))
+        [corpus] if isinstance(corpus, str | os.PathLike) else strings("corpus", corpus, (str, os.PathLike))
     )
     paths, folder = [*map(Path, names)], Path(folder)
     string("text_field", text_field)
@@ -147,7 +147,7 @@ def _complete(
                 index = replace(index, shards=(*index.shards, shard))
                 index.save(folder)
         if not index.shards:
-            raise CorpusError(f"there is nothing to encode in {describe_source(paths)}")
+            raise CorpusError(f"there is nothing to encode in {describe_corpus(paths)}")
     except BaseException:
         finished = ShardIndex.load(folder).shards  # Ctrl-C may come before or after the save
         _remove_others(folder, finished)

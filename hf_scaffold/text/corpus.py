@@ -28,7 +28,7 @@ from hf_scaffold.text.files import (
     rows_of,
 )
 
-Source: TypeAlias = str | os.PathLike[str] | Iterable[Any]
+Corpus: TypeAlias = str | os.PathLike[str] | Iterable[Any]
 Cut: TypeAlias = Callable[[bytes], int]
 Progress: TypeAlias = Callable[[int, int | None], None]
 _Item = TypeVar("_Item", bound=Sized)
@@ -39,7 +39,7 @@ _ROWS = 64  # rows of a dataset held at a time: documents of 1 MB still fit
 
 
 def iter_documents(
-    source: Source,
+    corpus: Corpus,
     *,
     text_field: str = "text",
     cut: Cut | None = None,
@@ -47,7 +47,7 @@ def iter_documents(
     mark_ends: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[bytes]:
-    """Yield the documents of a corpus as UTF-8 bytes, in the source's order, without empty ones.
+    """Yield the documents of a corpus as UTF-8 bytes, in the corpus' order, without empty ones.
 
     Every path is opened once before the first document, so that a bad one among many costs no work.
 
@@ -57,7 +57,7 @@ def iter_documents(
     `tokenizers.Tokenizer.train` reads files.
 
     Args:
-        source: One of
+        corpus: One of
 
             - a str or path: a file, or a glob pattern (`**` for any depth), whose files are read in sorted
               order. The suffix tells the format: `.jsonl`, `.ndjson`, `.json` (JSON Lines), `.parquet`,
@@ -71,62 +71,62 @@ def iter_documents(
         block_size: Bytes; no result but the blocks' own length depends on it.
         mark_ends: Yield b"" after the last block of each document.
         progress: Called now and then as progress(bytes_done, bytes_total): bytes of the files on disk, or of
-            text and None if the source has no known size.
+            text and None if the corpus has no known size.
     Raises:
         CorpusError: a path that is missing, a directory, unreadable, truncated, corrupt or not UTF-8; a
             record without text in `text_field`; a str with a lone surrogate. The message says where.
-        ConfigurationError: the source needs an optional package that is not installed.
+        ConfigurationError: the corpus needs an optional package that is not installed.
     Cost: memory O(block_size + longest document without a cut).
     Example:
         >>> list(iter_documents(["one", ["two", ""], ["three"]]))
         [b'one', b'two', b'three']
     """
     reader = _Reader(text_field, cut, block_size, [b""] if mark_ends else [])
-    documents = reader.open(source)
+    documents = reader.open(corpus)
     return documents if progress is None else _reported(documents, reader, progress)
 
 
-def describe_source(source: Source) -> str:
-    """Name a source in a few words, for messages.
+def describe_corpus(corpus: Corpus) -> str:
+    """Name a corpus in a few words, for messages.
 
     Example:
-        >>> describe_source("books/*.txt"), describe_source(["a text"])
+        >>> describe_corpus("books/*.txt"), describe_corpus(["a text"])
         ("'books/*.txt'", 'a list')
-        >>> describe_source([Path("a.txt"), Path("b.txt")])
+        >>> describe_corpus([Path("a.txt"), Path("b.txt")])
         "'a.txt' and 1 more"
     """
-    if names := source_names(source):
+    if names := corpus_names(corpus):
         more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
         return f"{names[0]!r}{more}"
-    name = type(source).__name__
+    name = type(corpus).__name__
     return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
-def source_names(source: Source) -> list[str]:
-    """The paths and patterns in a source, as given; none for texts in memory.
+def corpus_names(corpus: Corpus) -> list[str]:
+    """The paths and patterns in a corpus, as given; none for texts in memory.
 
     Example:
-        >>> source_names("books/*.txt"), source_names([Path("a.txt")]), source_names(["a text"])
+        >>> corpus_names("books/*.txt"), corpus_names([Path("a.txt")]), corpus_names(["a text"])
         (['books/*.txt'], ['a.txt'], [])
     """
-    if isinstance(source, str | os.PathLike):
-        return [os.fspath(source)]
-    if not isinstance(source, list | tuple):
+    if isinstance(corpus, str | os.PathLike):
+        return [os.fspath(corpus)]
+    if not isinstance(corpus, list | tuple):
         return []
-    return [os.fspath(path) for path in source if isinstance(path, os.PathLike)]
+    return [os.fspath(path) for path in corpus if isinstance(path, os.PathLike)]
 
 
-def without_pipes(source: Source) -> tuple[Source, Any]:
-    """A source that can be read more than once: what its pipes give, such as a shell's `<(…)`, is kept.
+def without_pipes(corpus: Corpus) -> tuple[Corpus, Any]:
+    """A corpus that can be read more than once: what its pipes give, such as a shell's `<(…)`, is kept.
 
     Returns:
-        The source with files in place of pipes; and an object that removes them once nothing holds it.
+        The corpus with files in place of pipes; and an object that removes them once nothing holds it.
     Raises:
         CorpusError: a pipe can't be read.
     """
-    paths = [Path(source)] if isinstance(source, str | os.PathLike) else source
+    paths = [Path(corpus)] if isinstance(corpus, str | os.PathLike) else corpus
     if not isinstance(paths, list | tuple) or not any(map(_is_pipe, paths)):
-        return source, None
+        return corpus, None
     folder = tempfile.TemporaryDirectory(prefix="hf-scaffold-")
     kept: list[Any] = []
     for number, path in enumerate(paths):
@@ -172,7 +172,7 @@ def batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
 
 @dataclass
 class _Reader:
-    """Reads one source and knows how far it is."""
+    """Reads one corpus and knows how far it is."""
 
     text_field: str
     cut: Cut | None
@@ -181,30 +181,30 @@ class _Reader:
     bytes_done: int = 0
     bytes_total: int | None = None
 
-    def open(self, source: Source) -> Iterator[bytes]:
-        """Check the source at once; read it as the result is iterated."""
-        if isinstance(source, str | os.PathLike):
-            return self._read_files(matching_files(source))
-        if isinstance(source, Mapping):
+    def open(self, corpus: Corpus) -> Iterator[bytes]:
+        """Check the corpus at once; read it as the result is iterated."""
+        if isinstance(corpus, str | os.PathLike):
+            return self._read_files(matching_files(corpus))
+        if isinstance(corpus, Mapping):
             raise CorpusError(
-                f"can't read documents from {describe_source(source)} of {listed(source)}; "
-                f"choose one, as in source[{next(iter(source), self.text_field)!r}]"
+                f"can't read documents from {describe_corpus(corpus)} of {listed(corpus)}; "
+                f"choose one, as in corpus[{next(iter(corpus), self.text_field)!r}]"
             )
-        if isinstance(source, bytes | bytearray | memoryview) or not isinstance(source, Iterable):
+        if isinstance(corpus, bytes | bytearray | memoryview) or not isinstance(corpus, Iterable):
             raise CorpusError(
-                f"can't read documents from {describe_source(source)}; give a path, a glob pattern, "
+                f"can't read documents from {describe_corpus(corpus)}; give a path, a glob pattern, "
                 "a datasets.Dataset or an iterable of str"
             )
-        if _is_dataset(source):
-            return self._read_texts(_dataset_texts(source, self.text_field))
-        elements = iter(source)
+        if _is_dataset(corpus):
+            return self._read_texts(_dataset_texts(corpus, self.text_field))
+        elements = iter(corpus)
         first = next(elements, "")
         elements = chain([first], elements)
         if isinstance(first, os.PathLike):
             return self._read_files(find_files(elements))
         if isinstance(first, str) and os.path.isfile(first):
             raise CorpusError(
-                f"the first str of {describe_source(source)}, {first!r}, is the name of a file, but each str "
+                f"the first str of {describe_corpus(corpus)}, {first!r}, is the name of a file, but each str "
                 "of an iterable is a document; to read files, give pathlib.Path objects"
             )
         if isinstance(first, str) and looks_like_a_path(first):
@@ -273,9 +273,9 @@ def _reported(documents: Iterator[bytes], reader: _Reader, progress: Progress) -
     progress(reader.bytes_done, reader.bytes_total)
 
 
-def _is_dataset(source: object) -> bool:
+def _is_dataset(corpus: object) -> bool:
     datasets = sys.modules.get("datasets")  # not imported: then this is none
-    return datasets is not None and isinstance(source, datasets.Dataset | datasets.IterableDataset)
+    return datasets is not None and isinstance(corpus, datasets.Dataset | datasets.IterableDataset)
 
 
 def _dataset_texts(dataset: Any, text_field: str) -> Iterator[Any]:

@@ -24,7 +24,7 @@ from hf_scaffold._utils.arguments import (
 )
 from hf_scaffold.counting.counts import count
 from hf_scaffold.errors import ConfigurationError, VocabSizeError
-from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, source_names
+from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, corpus_names
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 from hf_scaffold.tokenizer.building import (
     TokenizerSettings,
@@ -58,7 +58,7 @@ class TokenizerArguments(TokenizerSettings, TrainingOptions, total=False):
 
 
 def _train_each(
-    source: Any,
+    corpus: Any,
     sizes: Iterable[int],
     settings: TrainingSettings,
     *,
@@ -84,7 +84,7 @@ def _train_each(
         pipeline = {"pretokenizer": shell.pretokenizer}
         symbols = symbol_options(shell)
     counts = count(
-        source,
+        corpus,
         **pipeline,
         text_field=text_field,
         num_workers=num_workers,
@@ -95,7 +95,7 @@ def _train_each(
     if counts.pretokenizer.alphabet == "chars":
         symbols.setdefault("unk_token", kwargs.get("unk_token", settings.unk_token))
     chosen = replace(settings, special_tokens=specials, **symbols)
-    names = source_names(source)
+    names = corpus_names(corpus)
     tokenizers = []
     for bpe in train_sizes(counts, sizes, settings=chosen):
         bpe = bpe.with_sources(names) if names else bpe
@@ -112,7 +112,7 @@ def _train_each(
 
 @takes_arguments_of(TrainingSettings, _train_each)
 def train_tokenizer(
-    source: Any,
+    corpus: Any,
     vocab_size: int | None = None,
     *,
     settings: TrainingSettings | None = None,
@@ -121,7 +121,7 @@ def train_tokenizer(
     """Count a corpus, train on it and make a transformers tokenizer: the three steps in one.
 
     Args:
-        source, text_field, num_workers, max_pretoken_length: As for `count`.
+        corpus, text_field, num_workers, max_pretoken_length: As for `count`.
         pretokenizer, normalizer, alphabet: As for `count`. None: those of `like` if there is one, which also
             are the only ones to go with it; else the defaults.
         vocab_size, settings: As for `train`, as are all arguments of `TrainingSettings`. fuse_unk and affixes
@@ -145,12 +145,12 @@ def train_tokenizer(
     """
     options, others = _separated("train_tokenizer", kwargs)
     chosen = settings_from(settings, vocab_size, **options)
-    return _train_each(source, [chosen.vocab_size], chosen, **others)[0]
+    return _train_each(corpus, [chosen.vocab_size], chosen, **others)[0]
 
 
 @takes_arguments_of(TrainingSettings, _train_each)
 def train_tokenizer_sizes(
-    source: Any,
+    corpus: Any,
     vocab_sizes: Iterable[int],
     *,
     settings: TrainingSettings | None = None,
@@ -159,7 +159,7 @@ def train_tokenizer_sizes(
     """What `train_tokenizer` gives for several sizes: the corpus is counted and trained on once.
 
     Args:
-        source, settings, **kwargs: As for `train_tokenizer`.
+        corpus, settings, **kwargs: As for `train_tokenizer`.
         vocab_sizes: As for `train_sizes`.
     Returns:
         One tokenizer a size, in their order.
@@ -171,7 +171,7 @@ def train_tokenizer_sizes(
         [259, 258]
     """
     options, others = _separated("train_tokenizer_sizes", kwargs)
-    return _train_each(source, checked_sizes(vocab_sizes), settings_from(settings, **options), **others)
+    return _train_each(corpus, checked_sizes(vocab_sizes), settings_from(settings, **options), **others)
 
 
 def _separated(function: str, arguments: Mapping[str, Any]) -> tuple[TrainingOptions, dict[str, Any]]:

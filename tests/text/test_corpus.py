@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 
 from hf_scaffold.errors import ConfigurationError, CorpusError
-from hf_scaffold.text.corpus import describe_source, iter_documents
+from hf_scaffold.text.corpus import describe_corpus, iter_documents
 from hf_scaffold.text.files import import_zstd
 
 zstd = import_zstd()
@@ -452,9 +452,9 @@ def test_an_error_of_the_callback_or_of_the_iterator_passes_through(tmp_path):
 
 
 def test_sources_are_described():
-    assert describe_source(Path("a/b.txt")) == "'a/b.txt'"
-    assert describe_source(document for document in "ab") == "a generator"
-    assert describe_source(io.StringIO()) == "a StringIO"
+    assert describe_corpus(Path("a/b.txt")) == "'a/b.txt'"
+    assert describe_corpus(document for document in "ab") == "a generator"
+    assert describe_corpus(io.StringIO()) == "a StringIO"
 
 
 def test_ends_are_marked_however_a_document_comes(tmp_path):
