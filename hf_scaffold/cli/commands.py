@@ -120,7 +120,7 @@ def count(
 @app.command(epilog=_example("train books/*.txt --vocab-size 32000 -o my-tokenizer"))
 def train(
     corpus: options.Corpus,
-    output: options.TokenizerFolder,
+    output_dir: options.TokenizerFolder,
     vocab_size: options.VocabSizes = None,
     pretokenizer: options.PretokenizerOption = None,
     alphabet: options.AlphabetOption = None,
@@ -151,8 +151,8 @@ def train(
     from hf_scaffold.training.trainer import train_sizes
 
     sizes = checked_sizes([*dict.fromkeys(vocab_size or [DEFAULT_VOCAB_SIZE])])
-    folders = [output] if len(sizes) == 1 else [output / str(size) for size in sizes]
-    with options.about("--output"):
+    folders = [output_dir] if len(sizes) == 1 else [output_dir / str(size) for size in sizes]
+    with options.about("--output-dir"):
         for folder in folders:
             workflow.require_tokenizer_folder(folder)
     special_tokens, roles = workflow.special_tokens_and_roles(
@@ -188,7 +188,7 @@ def tokenize(
     inputs: options.TextOrCorpus = None,
     file: options.TextFile = None,
     to: options.ToForm = options.Form.tokens,
-    output: options.ShardFolder = None,
+    output_dir: options.ShardFolder = None,
     shard_size: options.ShardSize = "100M",  # type: ignore[assignment]  # parsed like any other
     eos: options.EndWithEos = None,
     lines: options.LineDocuments = False,
@@ -203,12 +203,12 @@ def tokenize(
     from hf_scaffold.cli import workflow
 
     if to.is_of_shards:
-        if not inputs or file is not None or output is None:
-            raise typer.BadParameter(f"--to {to.value} takes CORPUS and --output")
-        _write_shards(inputs, tokenizer, output, to.value, shard_size, eos, lines, text_field, overwrite)
+        if not inputs or file is not None or output_dir is None:
+            raise typer.BadParameter(f"--to {to.value} takes CORPUS and --output-dir")
+        _write_shards(inputs, tokenizer, output_dir, to.value, shard_size, eos, lines, text_field, overwrite)
         return
-    if output is not None:
-        raise typer.BadParameter("--output is for shards: --to bin, npy, parquet or arrow")
+    if output_dir is not None:
+        raise typer.BadParameter("--output-dir is for shards: --to bin, npy, parquet or arrow")
     if inputs and len(inputs) > 1:
         raise typer.BadParameter("give one TEXT in quotes, or --file")
     text = inputs[0] if inputs else None
@@ -231,7 +231,7 @@ def tokenize(
 def _write_shards(
     corpus: list[str],
     tokenizer: str,
-    output: Path,
+    output_dir: Path,
     form: str,
     shard_size: int,
     eos: bool | None,
@@ -242,15 +242,15 @@ def _write_shards(
     from hf_scaffold.cli import views, workflow
     from hf_scaffold.shards.writing import write_shards
 
-    with options.about("--output"):
-        workflow.require_writable(output)
+    with options.about("--output-dir"):
+        workflow.require_writable(output_dir)
     loaded = workflow.load_scaffold(tokenizer)
     start = time.perf_counter()
     with terminal.progress_bar("Tokenizing", "bytes") as progress:
         index = write_shards(
             corpus,
             loaded,
-            output,
+            output_dir,
             format=form,
             shard_size=shard_size,
             add_eos=eos,
@@ -259,7 +259,7 @@ def _write_shards(
             overwrite=overwrite,
             progress=progress,
         )
-    views.show_shards(index, output, time.perf_counter() - start)
+    views.show_shards(index, output_dir, time.perf_counter() - start)
 
 
 @app.command(epilog=_example("inspect my-tokenizer"))
@@ -381,17 +381,17 @@ def report(
 
 @app.command(epilog=_example("demo"))
 def demo(
-    output: options.KeptFolder = None,
+    output_dir: options.KeptFolder = None,
 ) -> None:
     """Train plain BPE and Scaffold-BPE on a novel, compare them, save and reload: all in a few seconds."""
     from hf_scaffold.cli import demo as tour
     from hf_scaffold.cli import views, workflow
 
-    if output is not None:
-        with options.about("--output"):
-            workflow.require_tokenizer_folder(output)
+    if output_dir is not None:
+        with options.about("--output-dir"):
+            workflow.require_tokenizer_folder(output_dir)
     with terminal.progress_bar("Training", "tokens") as progress:
         outcome = tour.run_demo(progress)
     views.show_demo(outcome)
-    with workflow.folder_or_temporary(output) as folder:
-        views.show_reload(tour.check_reload(outcome.scaffold, folder), output)
+    with workflow.folder_or_temporary(output_dir) as folder:
+        views.show_reload(tour.check_reload(outcome.scaffold, folder), output_dir)

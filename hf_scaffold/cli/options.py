@@ -112,7 +112,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Write one JSON object 
 # ---- of one command each
 
 TokenizerFolder = Annotated[
-    Path, typer.Option("--output", "-o", metavar="DIR", help="The tokenizer's folder.")
+    Path, typer.Option("--output-dir", "-o", metavar="DIR", help="The tokenizer's folder.")
 ]
 VocabSizes = Annotated[
     list[int] | None,
@@ -225,7 +225,7 @@ ToForm = Annotated[
 ]
 ShardFolder = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="DIR", help="The shards' folder.", show_default=False),
+    typer.Option("--output-dir", "-o", metavar="DIR", help="The shards' folder.", show_default=False),
 ]
 ShardSize = Annotated[
     int,
@@ -369,7 +369,7 @@ AnyTokenizer = Annotated[
 KeptFolder = Annotated[
     Path | None,
     typer.Option(
-        "--output",
+        "--output-dir",
         "-o",
         metavar="DIR",
         help="Keep the tokenizer here. [default: a temporary folder, removed at the end]",

@@ -55,7 +55,7 @@ _Item = TypeVar("_Item")
 def write_shards(
     corpus: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     tokenizer: ScaffoldTokenizerFast,
-    folder: str | os.PathLike[str],
+    output_dir: str | os.PathLike[str],
     *,
     format: str = "bin",
     shard_size: int = SHARD_SIZE,
@@ -112,7 +112,7 @@ def write_shards(
     names = (
         [corpus] if isinstance(corpus, str | os.PathLike) else strings("corpus", corpus, (str, os.PathLike))
     )
-    paths, folder = [*map(Path, names)], Path(folder)
+    paths, folder = [*map(Path, names)], Path(output_dir)
     string("text_field", text_field)
     shard_size = whole("shard_size", shard_size, least=1)
     lines, overwrite = flag("lines", lines), flag("overwrite", overwrite)

@@ -372,9 +372,9 @@ def test_shard_size_has_suffixes(text, number, shared, corpus, tmp_path, succeed
 
 
 BAD_SHARDS = {
-    "no corpus": (["--to", "bin", "-o", "out"], "takes CORPUS and --output"),
-    "no output": (["text.txt", "--to", "bin"], "takes CORPUS and --output"),
-    "a file to print": (["--file", "text.txt", "--to", "npy", "-o", "out"], "takes CORPUS and --output"),
+    "no corpus": (["--to", "bin", "-o", "out"], "takes CORPUS and --output-dir"),
+    "no output": (["text.txt", "--to", "bin"], "takes CORPUS and --output-dir"),
+    "a file to print": (["--file", "text.txt", "--to", "npy", "-o", "out"], "takes CORPUS and --output-dir"),
     "output without shards": (["text.txt", "-o", "out"], "--to bin, npy, parquet or arrow"),
     "two texts": (["one", "two"], "give one TEXT"),
     "size no number": (["text.txt", "--to", "bin", "-o", "out", "--shard-size", "1.5M"], "no number such as"),
@@ -560,7 +560,8 @@ def test_an_output_that_cannot_be_is_refused_before_the_work(command, corpus, tm
     (tmp_path / "file").write_bytes(b"")
     corpora = [] if command == "demo" else [corpus]
     message = fail(command, *corpora, "-o", tmp_path / "file" / "output.parquet")
-    assert f"--output: {tmp_path / 'file'}: Not a directory; see hf-scaffold {command} --help" in message
+    option = "--output" if command == "count" else "--output-dir"
+    assert f"{option}: {tmp_path / 'file'}: Not a directory; see hf-scaffold {command} --help" in message
 
 
 @pytest.mark.parametrize(
@@ -579,7 +580,7 @@ def test_what_is_in_a_tokenizer_s_way_is_said_before_the_work(
         path.touch()
     sizes = ["--vocab-size", 300, "--vocab-size", 400] if in_the_way.startswith("300") else []
     message = fail("train", corpus, *sizes, "-o", tmp_path / "out")
-    assert f"--output: {path}: " in message
+    assert f"--output-dir: {path}: " in message
 
 
 @pytest.mark.parametrize("form", ["bin", "parquet"])
@@ -589,7 +590,7 @@ def test_shards_that_can_not_be_are_refused_before_the_work(
     (tmp_path / "file").touch()
     monkeypatch.setattr(workflow, "load_scaffold", lambda *_: pytest.fail("too late"))
     message = fail("tokenize", corpus, "-t", shared / "tokenizer", "--to", form, "-o", tmp_path / "file")
-    assert f"--output: {tmp_path / 'file'}: Not a directory" in message
+    assert f"--output-dir: {tmp_path / 'file'}: Not a directory" in message
 
 
 @pytest.mark.parametrize("arguments", [["tokenize", "some text", "-t"], ["inspect", "--json"]])
