@@ -49,12 +49,12 @@ def prepare(
     text: str,
     folder: str,
     vocab_size: int,
-    pretokenizer: str,
+    pre_tokenizer: str,
     corpora: Mapping[str, Sequence[float]],
     threads: int,
 ) -> Run:
     """Train the tokenizers, and write the text as JSON Lines: path to size in bytes and limit in MB."""
-    write_tokenizers(Path(text), vocab_size, pretokenizer, Path(folder))
+    write_tokenizers(Path(text), vocab_size, pre_tokenizer, Path(folder))
     for path, (document_size, limit_mb) in corpora.items():
         with open(path, "w", encoding="utf-8") as stream:
             for document in cut(Path(text), int(document_size), limit_mb):
@@ -201,7 +201,7 @@ def plan(
 def main(
     text: Annotated[list[str] | None, typer.Argument(help="Files, or hub:dataset:config.")] = None,
     vocab_size: int = 32_000,
-    pretokenizer: Annotated[
+    pre_tokenizer: Annotated[
         Literal["gpt2", "llama3", "gpt4o"], typer.Option(help="A preset that all peers have.")
     ] = "gpt2",
     documents: Annotated[str, typer.Option(help="Bytes of a document.")] = "4000,100,1000000",
@@ -251,9 +251,9 @@ def main(
                 show(f"{peer} is not installed and left out\n")
         corpora = {each.corpus(folder): (each.document_size, each.limit_mb) for each in measurements}
         spec = {"text": str(source), "folder": folder, "corpora": corpora, "threads": max(counts)}
-        measure(__file__, {**spec, "vocab_size": vocab_size, "pretokenizer": pretokenizer})
+        measure(__file__, {**spec, "vocab_size": vocab_size, "pre_tokenizer": pre_tokenizer})
         packages = ", ".join(f"{name} {version}" for name, version in versions(present).items())
-        show(f"{vocab_size:,} tokens, preset `{pretokenizer}`; {environment()}, {packages}\n")
+        show(f"{vocab_size:,} tokens, preset `{pre_tokenizer}`; {environment()}, {packages}\n")
         runs: list[Run] = []
         for each in measurements:
             able = {peer: n for peer, n in turns.items() if each.task in ENCODERS[peer].tasks}

@@ -23,14 +23,14 @@ Texts = list[str]
 Rows = tuple[Any, Any]  # ids of all texts one after another, and len(texts) + 1 offsets
 
 
-def write_tokenizers(text: Path, vocab_size: int, pretokenizer: str, folder: Path) -> None:
+def write_tokenizers(text: Path, vocab_size: int, pre_tokenizer: str, folder: Path) -> None:
     """Train on a text both tokenizers that the encoders load."""
     from tokenizers import Tokenizer, decoders, models
     from transformers import PreTrainedTokenizerFast
 
     import hf_scaffold as hs
 
-    counts = hs.count(text, pretokenizer=pretokenizer)
+    counts = hs.count(text, pre_tokenizer=pre_tokenizer)
     for name in (SCAFFOLD, PLAIN):
         bpe = hs.train(counts, vocab_size, special_tokens=[SPECIAL], scaffold=name == SCAFFOLD)
         tokenizer = bpe.to_tokenizer(eos_token=SPECIAL)

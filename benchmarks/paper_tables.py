@@ -31,12 +31,12 @@ Row = dict[str, Any]
 
 
 def measure(
-    corpus: str, train: Path, held_out: Path | None, vocab_sizes: Sequence[int], pretokenizer: str
+    corpus: str, train: Path, held_out: Path | None, vocab_sizes: Sequence[int], pre_tokenizer: str
 ) -> Iterator[Row]:
     """Both tokenizers at every size, on the text they were trained on and on what was held out."""
-    texts = {"train": hs.count(train, pretokenizer=pretokenizer)}
+    texts = {"train": hs.count(train, pre_tokenizer=pre_tokenizer)}
     if held_out is not None:
-        texts["held-out"] = hs.count(held_out, pretokenizer=pretokenizer)
+        texts["held-out"] = hs.count(held_out, pre_tokenizer=pre_tokenizer)
     scaffolds = hs.train_sizes(texts["train"], vocab_sizes)
     larger_sizes = [len(bpe.vocab) for bpe in scaffolds]
     plains = hs.train_sizes(texts["train"], [*vocab_sizes, *larger_sizes], scaffold=False)
@@ -47,7 +47,7 @@ def measure(
                 "corpus": corpus,
                 "text": text,
                 "vocab_size": vocab_size,
-                "pretokenizer": pretokenizer,
+                "pre_tokenizer": pre_tokenizer,
                 "trained_on_bytes": texts["train"].n_bytes,
                 **findings(*tokenizers, counts),
             }
@@ -236,7 +236,7 @@ def numbers(text: str) -> list[float]:
 def main(
     corpora: Annotated[list[Path], typer.Argument(help="Text files; each is measured alone.")],
     vocab_sizes: Annotated[str, typer.Option(help="Joined by commas.")] = "32000,64000,128000",
-    pretokenizer: Annotated[str, typer.Option(help=", ".join(hs.PRESETS))] = "gpt2-digits",
+    pre_tokenizer: Annotated[str, typer.Option(help=", ".join(hs.PRESETS))] = "gpt2-digits",
     first_mb: Annotated[str, typer.Option(help="Train on so many MB of each corpus, joined by commas.")] = "",
     held_out_mb: Annotated[float, typer.Option(help="Keep the last MB of each, and measure there, too.")] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="All that was measured.")] = None,
@@ -248,7 +248,7 @@ def main(
         for part_mb in numbers(first_mb) or [None]:
             with tempfile.TemporaryDirectory() as folder:
                 train, held_out = parts(corpus, part_mb, held_out_mb, folder)
-                rows += measure(corpus.stem, train, held_out, sizes, pretokenizer)
+                rows += measure(corpus.stem, train, held_out, sizes, pre_tokenizer)
     print("\n".join(tables(rows)))
     if json_file is not None:
         json_file.write_text(json.dumps({"paper": PAPER, "measured": rows}, indent=1) + "\n")

@@ -135,7 +135,7 @@ def scaling(path: Path, threads: int, plot: Path, folder: str) -> Iterator[str]:
 
 
 def scaling_row(path: Path, size_mb: float, vocab_size: int, run: Run) -> str:
-    script = "import sys, hf_scaffold as hs; print(len(hs.count(sys.argv[1], pretokenizer='gpt2')))"
+    script = "import sys, hf_scaffold as hs; print(len(hs.count(sys.argv[1], pre_tokenizer='gpt2')))"
     distinct = int(subprocess.check_output([sys.executable, "-I", "-c", script, path]))
     return f"| {size_mb:.0f} | {vocab_size} | {distinct:,} | {run['train_s']:.2f} | {run['peak_mb']:.0f} |"
 

@@ -29,7 +29,7 @@ def _ours(path: Path, vocab_size: int, threads: int, *, scaffold: bool) -> Learn
     import hf_scaffold as hs
     from hf_scaffold.text.byte_level import symbols_to_bytes
 
-    counts = hs.count(path, pretokenizer="gpt2", num_workers=threads)
+    counts = hs.count(path, pre_tokenizer="gpt2", num_workers=threads)
     bpe = hs.train(counts, vocab_size, special_tokens=[SPECIAL], scaffold=scaffold)
     seconds = time.perf_counter() - start
     return seconds, [symbols_to_bytes(left + right) for left, right in bpe.merges]

@@ -34,10 +34,10 @@ from .report.report import Report as Report
 from .report.report import make_report as make_report
 from .shards.index import ShardIndex as ShardIndex
 from .shards.writing import write_shards as write_shards
-from .text.pretokenizers import CHARACTER_PRESETS as CHARACTER_PRESETS
-from .text.pretokenizers import PRESETS as PRESETS
-from .text.pretokenizers import Pretokenizer as Pretokenizer
-from .text.pretokenizers import get_pretokenizer as get_pretokenizer
+from .text.pre_tokenizers import CHARACTER_PRESETS as CHARACTER_PRESETS
+from .text.pre_tokenizers import PRESETS as PRESETS
+from .text.pre_tokenizers import PreTokenizer as PreTokenizer
+from .text.pre_tokenizers import get_pre_tokenizer as get_pre_tokenizer
 from .tokenization_scaffold import ScaffoldTokenizerFast as ScaffoldTokenizerFast
 from .tokenizer.training import train_tokenizer as train_tokenizer
 from .tokenizer.training import train_tokenizer_sizes as train_tokenizer_sizes

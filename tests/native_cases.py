@@ -11,7 +11,7 @@ from tokenizers import AddedToken
 
 from hf_scaffold.native.calls import LazyEncodings
 from hf_scaffold.text.byte_level import symbols_to_bytes
-from hf_scaffold.text.pretokenizers import PRESETS, get_pretokenizer
+from hf_scaffold.text.pre_tokenizers import PRESETS, get_pre_tokenizer
 
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 # Strings of scaffolds and of bytes' stand-ins, beginnings of each other, white space, and what isn't ASCII.
@@ -60,7 +60,7 @@ class Tokenizer:
         tokenizer = toys.tokenizer(
             toys.trained(self.size), post_processor=self.post_processor, **self.settings
         )
-        tokenizer.backend_tokenizer.pre_tokenizer = get_pretokenizer(self.preset).pre_tokenizer
+        tokenizer.backend_tokenizer.pre_tokenizer = get_pre_tokenizer(self.preset).pre_tokenizer
         for content, flags in self.added:
             tokenizer.add_tokens([AddedToken(content, **flags)])
         return tokenizer

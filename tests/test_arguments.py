@@ -226,7 +226,7 @@ def test_counting_refuses_what_cannot_be():
         ({"text_field": 0}, TypeError, "text_field must be a string, not the int 0"),
         ({"text_field": None}, TypeError, "text_field must be a string, not None"),
         ({"progress": True}, TypeError, r"progress must be a function of \(bytes_read, bytes_total\)"),
-        ({"pretokenizer": 5}, TypeError, "pretokenizer must be"),
+        ({"pre_tokenizer": 5}, TypeError, "pre_tokenizer must be"),
         ({"normalizer": "nfc"}, TypeError, "normalizer must be"),
         ({"alphabet": "letters"}, hs.ConfigurationError, "alphabet is 'letters'"),
     ):
@@ -251,7 +251,7 @@ UNKNOWN = {
     "workers=4": "num_workers",
     "show_progress=False": "progress",
     "verbose=True": "progress",
-    "pre_tokenizer='gpt2'": "pretokenizer",
+    "pretokenizer='gpt2'": "pre_tokenizer",
     "vocabsize=300": "vocab_size",
     "max_length=5": "model_max_length",
     "pading_side='left'": "padding_side",
@@ -311,7 +311,7 @@ def test_every_function_names_what_was_meant(counts, tmp_path):
         (hs.compare_tokenizers, {"tokenizers": {}, "heldout": counts}, "held_out"),
         (hs.audit_tokenizer, {"tokenizer": tokenizer, "corpus": [], "workers": 2}, "num_workers"),
         (hs.convert_tokenizer, {"tokenizer": tokenizer, "corpus": [], "compct": True}, "compact"),
-        (hs.get_pretokenizer, {"pretokeniser": "gpt2"}, "pretokenizer"),
+        (hs.get_pre_tokenizer, {"pretokeniser": "gpt2"}, "pre_tokenizer"),
         (hs.standalone_share, {"tokenizer": bpe, "counts": counts, "token": []}, "tokens"),
         (hs.load_tokenizer, {"sourc": "x"}, "source"),
         (
@@ -374,7 +374,7 @@ def test_templates_of_stock_can_be_asked_for():
 
 
 def test_a_pre_tokenizer_may_add_a_space():
-    made = hs.train_tokenizer(TEXTS, 262, pretokenizer=ByteLevel(add_prefix_space=True))
+    made = hs.train_tokenizer(TEXTS, 262, pre_tokenizer=ByteLevel(add_prefix_space=True))
     assert made.tokenize("hugs")[0].startswith("Ġ")
 
 

@@ -43,7 +43,7 @@ def test_encoders_are_compared(english_text, tmp_path):
     page.write_text("Before\n<!-- encode.py -->\nold tables\n<!-- end -->\nAfter\n")
     ours = ["hf_scaffold, arrays", "hf_scaffold, Rust path"]
     plain = ["hf_scaffold, scaffold=False", "tokenizers"]
-    options = ["--vocab-size", "600", "--pretokenizer", "gpt4o", "--documents", "1000", "--limit-mb", "0.05"]
+    options = ["--vocab-size", "600", "--pre-tokenizer", "gpt4o", "--documents", "1000", "--limit-mb", "0.05"]
     options += ["--threads", "2", "--rounds", "1", "--slow-rounds", "1", "--tasks", "encode"]
     options += ["--docs", page, "--json", runs]
     output = run(

@@ -209,7 +209,7 @@ def save_trained(path):
 
 
 def save_stock(path):
-    counts = hs.count([text_of("stock")], pretokenizer="gpt2")
+    counts = hs.count([text_of("stock")], pre_tokenizer="gpt2")
     hs.train_baseline("bpe", counts, 400).save_pretrained(path)
 
 

@@ -43,7 +43,7 @@ def folder(tmp_path):
 @pytest.fixture
 def characters(tmp_path):
     counts = hs.PreTokenCounts.from_mapping(
-        {"banana": 20, "nab": 3, "banan": 4, "cabana": 5}, pretokenizer="bert", alphabet="chars"
+        {"banana": 20, "nab": 3, "banan": 4, "cabana": 5}, pre_tokenizer="bert", alphabet="chars"
     )
     bpe = hs.train(
         counts, 12, continuing_subword_prefix="##", special_tokens=["<unk>"], unk_token="<unk>", log=True
@@ -302,7 +302,7 @@ def test_whatever_is_in_merges(artifact, tmp_path):
 
 
 def test_whatever_is_in_a_list_of_merges(tmp_path):
-    counts = hs.PreTokenCounts.from_mapping({"a b": 9, "b a": 4}, pretokenizer="metaspace", alphabet="chars")
+    counts = hs.PreTokenCounts.from_mapping({"a b": 9, "b a": 4}, pre_tokenizer="metaspace", alphabet="chars")
     bpe = hs.train(counts, 5)
     bpe.save(tmp_path / "artifact")
     path = tmp_path / "artifact" / "merges.json"

@@ -38,7 +38,7 @@ _ALIASES = {
     "out_dir": "output_dir",
     "overlap": "min_frequency",
     "pad": "pad_token",
-    "pre_tokenizer": "pretokenizer",
+    "pretokenizer": "pre_tokenizer",
     "show_progress": "progress",
     "source": "corpus",
     "field": "text_field",

@@ -92,7 +92,7 @@ def _example(arguments: str) -> str:
 def count(
     corpus: options.Corpus,
     output: options.CountsFile,
-    pretokenizer: options.PretokenizerOption = None,
+    pre_tokenizer: options.PreTokenizerOption = None,
     alphabet: options.AlphabetOption = None,
     text_field: options.FieldOption = "text",
     num_workers: options.WorkersOption = None,
@@ -111,7 +111,7 @@ def count(
         workflow.require_writable_file(output)
     start = time.perf_counter()
     counts = workflow.count_with_bar(
-        corpus, pretokenizer, alphabet, text_field, num_workers, max_pretoken_length
+        corpus, pre_tokenizer, alphabet, text_field, num_workers, max_pretoken_length
     )
     counts.save(output)
     views.show_counts(counts, output, time.perf_counter() - start)
@@ -122,7 +122,7 @@ def train(
     corpus: options.Corpus,
     output_dir: options.TokenizerFolder,
     vocab_size: options.VocabSizes = None,
-    pretokenizer: options.PretokenizerOption = None,
+    pre_tokenizer: options.PreTokenizerOption = None,
     alphabet: options.AlphabetOption = None,
     special_token: options.SpecialTokens = None,
     bos_token: options.BosToken = None,
@@ -173,7 +173,7 @@ def train(
     )
     start = time.perf_counter()
     counts = workflow.count_with_bar(
-        corpus, pretokenizer, alphabet, text_field, num_workers, max_pretoken_length
+        corpus, pre_tokenizer, alphabet, text_field, num_workers, max_pretoken_length
     )
     with terminal.progress_bar("Training", "tokens") as progress:
         artifacts = train_sizes(counts, sizes, settings=replace(settings, progress=progress))
@@ -339,7 +339,7 @@ def report(
     compare: options.Compared = None,
     passage: options.PassageText = None,
     special_token: options.ReportSpecialTokens = None,
-    pretokenizer: options.BytePretokenizerOption = None,
+    pre_tokenizer: options.BytePreTokenizerOption = None,
     text_field: options.FieldOption = "text",
     num_workers: options.WorkersOption = None,
 ) -> None:
@@ -369,7 +369,7 @@ def report(
             baselines=kinds,
             compare_with=compare or (),
             special_tokens=special_token or [options.DEFAULT_EOS],
-            pretokenizer=pretokenizer,
+            pre_tokenizer=pre_tokenizer,
             passage=passage,
             text_field=text_field,
             num_workers=num_workers,

@@ -141,7 +141,7 @@ def check_reload(bpe: ScaffoldBPE, folder: Path) -> Reload:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     text = TEXT.read_bytes().decode()
     ids = tokenizer(text)["input_ids"]
-    expected = [token_id for part in bpe.encode(bpe.pretokenizer.pretokenize(text)) for token_id in part]
+    expected = [token_id for part in bpe.encode(bpe.pre_tokenizer.pre_tokenize(text)) for token_id in part]
     if ids != expected:
         raise ArtifactError(f"{folder}: AutoTokenizer gives other ids than training did")
     if tokenizer.decode(ids) != text:

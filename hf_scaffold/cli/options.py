@@ -60,10 +60,10 @@ Corpus = Annotated[
         show_default=False,
     ),
 ]
-PretokenizerOption = Annotated[
+PreTokenizerOption = Annotated[
     str | None,
     typer.Option(
-        "--pretokenizer",
+        "--pre-tokenizer",
         metavar="NAME",
         help="What splits text: gpt2-digits (the default), gpt2, llama3 or gpt4o; with --alphabet chars, "
         "metaspace (the default), metaspace-unsplit, whitespace, whitespace-split or bert.",
@@ -317,10 +317,10 @@ ReportSpecialTokens = Annotated[
         show_default=False,
     ),
 ]
-BytePretokenizerOption = Annotated[
+BytePreTokenizerOption = Annotated[
     str | None,
     typer.Option(
-        "--pretokenizer",
+        "--pre-tokenizer",
         metavar="NAME",
         help="What splits text: gpt2-digits (the default), gpt2, llama3 or gpt4o.",
         show_default=False,

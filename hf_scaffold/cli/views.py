@@ -79,7 +79,7 @@ def show_inspection(found: Inspection) -> None:
             ("scaffold tokens", _scaffolds(found.scaffold_tokens, found.expanded_vocab_size)),
             ("longest token", readable(found.longest_token)),
             *_agreements(found),
-            ("pre-tokenizer", found.pretokenizer),
+            ("pre-tokenizer", found.pre_tokenizer),
             *([("stopped early", found.stop_reason)] if found.stop_reason else []),
         ]
     )

@@ -16,7 +16,7 @@ from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, Progress, iter_documents
 from hf_scaffold.text.files import find_files, import_extra
-from hf_scaffold.text.pretokenizers import get_pretokenizer
+from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
 from hf_scaffold.tokenizer.building import artifact_of, build_tokenizer
 from hf_scaffold.tokenizer.loading import load_scaffold
 from hf_scaffold.training.artifact import ScaffoldBPE
@@ -59,7 +59,7 @@ _BATCH_SIZE = 1000  # texts encoded at a time
 def read_counts(
     paths: Sequence[Path],
     *,
-    pretokenizer: str | None = None,
+    pre_tokenizer: str | None = None,
     alphabet: str | None = None,
     text_field: str = "text",
     num_workers: int | None = None,
@@ -70,7 +70,7 @@ def read_counts(
 
     Args:
         paths: Files or glob patterns of text, as for `count`; or of tables that `PreTokenCounts.save` wrote.
-        pretokenizer: A preset's name. None: the default for text, and whatever made the tables for tables.
+        pre_tokenizer: A preset's name. None: the default for text, and whatever made the tables for tables.
         alphabet: As for `count`. None: that of the tables for tables, else bytes.
         text_field, num_workers, max_pretoken_length, progress: As for `count`.
     Raises:
@@ -82,7 +82,7 @@ def read_counts(
     if not tables:
         return count(
             paths,
-            pretokenizer=pretokenizer,
+            pre_tokenizer=pre_tokenizer,
             alphabet=alphabet,
             text_field=text_field,
             num_workers=num_workers,
@@ -96,23 +96,26 @@ def read_counts(
             )
     first, *others = map(PreTokenCounts.load, tables)
     counts = first.merge(*others)
-    made_with = counts.pretokenizer
+    made_with = counts.pre_tokenizer
     if alphabet not in (None, made_with.alphabet):
         raise ConfigurationError(
             f"{tables[0]} was counted with an alphabet of {made_with.alphabet}, not {alphabet}; "
             "count the text again"
         )
-    if pretokenizer is not None and get_pretokenizer(pretokenizer, alphabet=made_with.alphabet) != made_with:
+    if (
+        pre_tokenizer is not None
+        and get_pre_tokenizer(pre_tokenizer, alphabet=made_with.alphabet) != made_with
+    ):
         raise ConfigurationError(
             f"{tables[0]} was counted with {made_with.preset or 'another pre-tokenizer'}, "
-            f"not {pretokenizer}; count the text again"
+            f"not {pre_tokenizer}; count the text again"
         )
     return counts
 
 
 def count_with_bar(
     corpus: Sequence[Path],
-    pretokenizer: str | None,
+    pre_tokenizer: str | None,
     alphabet: str | None,
     text_field: str,
     num_workers: int | None,
@@ -122,7 +125,7 @@ def count_with_bar(
     with terminal.progress_bar("Counting", "bytes") as progress:
         return read_counts(
             corpus,
-            pretokenizer=pretokenizer,
+            pre_tokenizer=pre_tokenizer,
             alphabet=alphabet,
             text_field=text_field,
             num_workers=num_workers,

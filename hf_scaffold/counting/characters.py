@@ -39,7 +39,7 @@ class Characters:
     def of(cls, counts: PreTokenCounts, affixes: Affixes) -> Characters:
         data = np.frombuffer(counts.data, np.uint8)
         codes: NDArray[Any]
-        if counts.pretokenizer.alphabet == "chars":
+        if counts.pre_tokenizer.alphabet == "chars":
             starts_before = np.concatenate([[0], np.cumsum(data & 0xC0 != 0x80, dtype=np.int64)])
             codes = np.frombuffer(counts.data.decode().encode("utf-32-le"), np.dtype("<u4"))
             offsets = starts_before[counts.offsets]
@@ -130,7 +130,7 @@ def choose_alphabet(
     Raises:
         ConfigurationError: initial_alphabet holds what is no character, or no character gets a token.
     """
-    by_character = counts.pretokenizer.alphabet == "chars"
+    by_character = counts.pre_tokenizer.alphabet == "chars"
     required = set(initial_alphabet or ())
     if initial_alphabet is None and not by_character:
         required = set(SYMBOL_TO_BYTE)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
-from tokenizers.pre_tokenizers import PreTokenizer
+from tokenizers.pre_tokenizers import PreTokenizer as StockPreTokenizer
 
 from hf_scaffold._core.counter import first_out_of_order, last_cut
 from hf_scaffold._utils.arguments import function, knows_its_arguments, shortened, string, warn, whole
@@ -24,10 +24,10 @@ from hf_scaffold.counting.files import read_parquet, to_parquet
 from hf_scaffold.counting.workers import count_in_processes, count_in_threads, resolve_workers
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, Corpus, Progress, describe_corpus, iter_documents
-from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer
+from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
-PretokenizerLike: TypeAlias = str | PreTokenizer | Tokenizer | Pretokenizer
+PreTokenizerLike: TypeAlias = str | StockPreTokenizer | Tokenizer | PreTokenizer
 
 _MAX_COUNT = 2**63 - 1
 
@@ -41,7 +41,7 @@ class PreTokenCounts(Mapping[bytes, int]):
         data: All distinct pre-tokens, sorted and joined.
         offsets: int64, n + 1 rows: pre-token i is data[offsets[i]:offsets[i + 1]].
         counts: int64 > 0, n rows.
-        pretokenizer: What cut the text: a preset's name, a `Pretokenizer` or a `tokenizers` object.
+        pre_tokenizer: What cut the text: a preset's name, a `PreTokenizer` or a `tokenizers` object.
     Raises:
         CorpusError: the table is not sorted, has an empty or repeated pre-token or a count below 1; or the
             alphabet is characters and a pre-token is not UTF-8.
@@ -54,12 +54,12 @@ class PreTokenCounts(Mapping[bytes, int]):
     """
 
     def __init__(
-        self, data: bytes, offsets: Int64Array, counts: Int64Array, pretokenizer: PretokenizerLike
+        self, data: bytes, offsets: Int64Array, counts: Int64Array, pre_tokenizer: PreTokenizerLike
     ) -> None:
         self.data = data
         self.offsets = _read_only(offsets)
         self.counts = _read_only(counts)
-        self.pretokenizer = get_pretokenizer(pretokenizer)
+        self.pre_tokenizer = get_pre_tokenizer(pre_tokenizer)
         self._validate()
 
     @classmethod
@@ -67,20 +67,20 @@ class PreTokenCounts(Mapping[bytes, int]):
         cls,
         mapping: Mapping[bytes, int] | Mapping[str, int],
         *,
-        pretokenizer: PretokenizerLike | None = None,
+        pre_tokenizer: PreTokenizerLike | None = None,
         alphabet: str | None = None,
     ) -> "PreTokenCounts":
         """Take counts made elsewhere, in any order.
 
         Args:
             mapping: Pre-token to count. A str means its UTF-8 bytes.
-            pretokenizer, alphabet: What cut the text, as for `count`; not checked.
+            pre_tokenizer, alphabet: What cut the text, as for `count`; not checked.
         Raises:
             CorpusError: an empty pre-token, one given as str and as bytes, or a count that is not an int > 0.
             CountOverflowError: a count is beyond 2**63 - 1.
         Example:
-            >>> PreTokenCounts.from_mapping({"hug": 10, "pug": 5}, pretokenizer="gpt2")
-            PreTokenCounts(2 distinct pre-tokens, 15 in all, pretokenizer='gpt2')
+            >>> PreTokenCounts.from_mapping({"hug": 10, "pug": 5}, pre_tokenizer="gpt2")
+            PreTokenCounts(2 distinct pre-tokens, 15 in all, pre_tokenizer='gpt2')
         """
         if not isinstance(mapping, Mapping):
             raise TypeError(
@@ -93,10 +93,12 @@ class PreTokenCounts(Mapping[bytes, int]):
             if pretoken in counts:
                 raise CorpusError(f"pre-token {pretoken!r} is there twice, as str and as bytes")
             counts[pretoken] = _to_count(pretoken, value)
-        return cls._from_sorted(sorted(counts.items()), get_pretokenizer(pretokenizer, alphabet=alphabet))
+        return cls._from_sorted(sorted(counts.items()), get_pre_tokenizer(pre_tokenizer, alphabet=alphabet))
 
     @classmethod
-    def _from_sorted(cls, items: Iterable[tuple[bytes, int]], pretokenizer: Pretokenizer) -> "PreTokenCounts":
+    def _from_sorted(
+        cls, items: Iterable[tuple[bytes, int]], pre_tokenizer: PreTokenizer
+    ) -> "PreTokenCounts":
         data, offsets, counts = bytearray(), array("q", [0]), array("q")
         for pretoken, value in items:
             if value > _MAX_COUNT:
@@ -104,7 +106,7 @@ class PreTokenCounts(Mapping[bytes, int]):
             data += pretoken
             offsets.append(len(data))
             counts.append(value)
-        return cls(bytes(data), np.array(offsets), np.array(counts), pretokenizer)
+        return cls(bytes(data), np.array(offsets), np.array(counts), pre_tokenizer)
 
     @property
     def total(self) -> int:
@@ -133,15 +135,15 @@ class PreTokenCounts(Mapping[bytes, int]):
                 raise TypeError(
                     f"merge takes tables one by one, as in merge(*tables), not {shortened(other)}"
                 )
-            if other.pretokenizer != self.pretokenizer:
+            if other.pre_tokenizer != self.pre_tokenizer:
                 raise ConfigurationError(
                     "can't merge counts of different pre-tokenizers: "
-                    f"{_name(self.pretokenizer)} and {_name(other.pretokenizer)}"
+                    f"{_name(self.pre_tokenizer)} and {_name(other.pre_tokenizer)}"
                 )
         rows = heapq.merge(*(table.items() for table in (self, *others)))
         groups = groupby(rows, operator.itemgetter(0))
         sums = ((pretoken, sum(value for _, value in group)) for pretoken, group in groups)
-        return self._from_sorted(sums, self.pretokenizer)
+        return self._from_sorted(sums, self.pre_tokenizer)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the table as Parquet: columns `pretoken` (binary) and `count` (int64), sorted by pre-token.
@@ -153,7 +155,7 @@ class PreTokenCounts(Mapping[bytes, int]):
             OSError: the file can't be written.
             ConfigurationError: pyarrow is not installed.
         """
-        data = to_parquet((self.data, self.offsets, self.counts), self.pretokenizer)
+        data = to_parquet((self.data, self.offsets, self.counts), self.pre_tokenizer)
         write_files(Path(path).parent, {Path(path).name: data})
 
     @classmethod
@@ -166,9 +168,9 @@ class PreTokenCounts(Mapping[bytes, int]):
                 that breaks a rule of tables; names file and row.
             ConfigurationError: pyarrow is not installed.
         """
-        rows, pretokenizer = read_parquet(path)
+        rows, pre_tokenizer = read_parquet(path)
         try:
-            return cls(*rows, pretokenizer)
+            return cls(*rows, pre_tokenizer)
         except CorpusError as error:
             raise ArtifactError(f"{path}: {error}") from None
 
@@ -193,19 +195,19 @@ class PreTokenCounts(Mapping[bytes, int]):
         if not isinstance(other, PreTokenCounts):
             return NotImplemented
         return (
-            self.pretokenizer == other.pretokenizer
+            self.pre_tokenizer == other.pre_tokenizer
             and self.data == other.data
             and np.array_equal(self.offsets, other.offsets)
             and np.array_equal(self.counts, other.counts)
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.data, self.offsets, self.counts, self.pretokenizer)
+        return type(self), (self.data, self.offsets, self.counts, self.pre_tokenizer)
 
     def __repr__(self) -> str:
         return (
             f"PreTokenCounts({len(self)} distinct pre-tokens, {self.total} in all, "
-            f"pretokenizer={_name(self.pretokenizer)})"
+            f"pre_tokenizer={_name(self.pre_tokenizer)})"
         )
 
     def _pretoken(self, row: int) -> bytes:
@@ -228,7 +230,7 @@ class PreTokenCounts(Mapping[bytes, int]):
             before, pretoken = self._pretoken(row - 1), self._pretoken(row)
             problem = "is there twice" if pretoken == before else f"is not sorted: it follows {before!r}"
             raise CorpusError(f"row {row}: pre-token {pretoken!r} {problem}")
-        if self.pretokenizer.alphabet == "chars":
+        if self.pre_tokenizer.alphabet == "chars":
             self._require_utf8()
 
     def _require_utf8(self) -> None:
@@ -284,15 +286,15 @@ def _to_count(pretoken: bytes, value: Any) -> int:
     return operator.index(value)
 
 
-def _name(pretokenizer: Pretokenizer) -> str:
-    return repr(pretokenizer.preset) if pretokenizer.preset else pretokenizer.to_json()
+def _name(pre_tokenizer: PreTokenizer) -> str:
+    return repr(pre_tokenizer.preset) if pre_tokenizer.preset else pre_tokenizer.to_json()
 
 
 @knows_its_arguments
 def count(
     corpus: Corpus,
     *,
-    pretokenizer: PretokenizerLike | None = None,
+    pre_tokenizer: PreTokenizerLike | None = None,
     normalizer: Normalizer | None = None,
     alphabet: str | None = None,
     text_field: str = "text",
@@ -312,7 +314,7 @@ def count(
         corpus: A path or glob pattern (plain text, `.jsonl`, `.parquet`; also `.gz`, `.xz`, `.zst`), an
             iterable of `pathlib.Path`, a `datasets.Dataset` or `IterableDataset`, or an iterable of str or of
             batches of str. In an iterable a str is a document, never a path.
-        pretokenizer: `"gpt2"`, `"gpt2-digits"` (the default), `"llama3"`, `"gpt4o"`, a `tokenizers`
+        pre_tokenizer: `"gpt2"`, `"gpt2-digits"` (the default), `"llama3"`, `"gpt4o"`, a `tokenizers`
             pre-tokenizer, or a `tokenizers.Tokenizer` for its normalizer and pre-tokenizer. For characters:
             `"metaspace"` (the default), `"metaspace-unsplit"`, `"whitespace"`, `"whitespace-split"`,
             `"bert"`, or such an object.
@@ -343,7 +345,7 @@ def count(
     function("progress", progress, "bytes_read, bytes_total")
     if max_pretoken_length is not None:
         max_pretoken_length = whole("max_pretoken_length", max_pretoken_length, 1, reason="None keeps all")
-    cutter = get_pretokenizer(pretokenizer, normalizer, alphabet)
+    cutter = get_pre_tokenizer(pre_tokenizer, normalizer, alphabet)
     preset = cutter.preset
     num_workers = resolve_workers(num_workers, in_threads=preset is not None)
     cut = None if preset is None else partial(last_cut, preset=preset)
@@ -372,4 +374,4 @@ def _without_longer(counts: PreTokenCounts, max_length: int) -> PreTokenCounts:
         "(max_pretoken_length)"
     )
     rows = ((pretoken, value) for pretoken, value in counts.items() if len(pretoken) <= max_length)
-    return PreTokenCounts._from_sorted(rows, counts.pretokenizer)
+    return PreTokenCounts._from_sorted(rows, counts.pre_tokenizer)

@@ -10,29 +10,29 @@ import numpy.typing as npt
 
 from hf_scaffold.errors import ArtifactError
 from hf_scaffold.text.files import import_extra
-from hf_scaffold.text.pretokenizers import Pretokenizer
+from hf_scaffold.text.pre_tokenizers import PreTokenizer
 
 FORMAT_VERSION = b"1"
 VERSION_KEY = b"hf_scaffold.format_version"
-PRETOKENIZER_KEY = b"hf_scaffold.pretokenizer"
+PRE_TOKENIZER_KEY = b"hf_scaffold.pretokenizer"
 
 Rows = tuple[bytes, npt.NDArray[np.int64], npt.NDArray[np.int64]]  # data, offsets, counts
 
 
-def to_parquet(rows: Rows, pretokenizer: Pretokenizer) -> bytes:
+def to_parquet(rows: Rows, pre_tokenizer: PreTokenizer) -> bytes:
     """The columns `pretoken` (binary) and `count` (int64); the pre-tokenizer is in the metadata."""
     pyarrow, parquet = import_extra("pyarrow", "parquet"), import_extra("pyarrow.parquet", "parquet")
     data, offsets, counts = rows
     buffers = [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(data)]
     pretokens = pyarrow.Array.from_buffers(pyarrow.large_binary(), len(counts), buffers)
-    metadata = {VERSION_KEY: FORMAT_VERSION, PRETOKENIZER_KEY: pretokenizer.to_json().encode()}
+    metadata = {VERSION_KEY: FORMAT_VERSION, PRE_TOKENIZER_KEY: pre_tokenizer.to_json().encode()}
     stream = BytesIO()
     table = pyarrow.table({"pretoken": pretokens, "count": counts}, metadata=metadata)
     parquet.write_table(table, stream, compression="zstd", use_dictionary=False)
     return stream.getvalue()
 
 
-def read_parquet(path: str | PathLike[str]) -> tuple[Rows, Pretokenizer]:
+def read_parquet(path: str | PathLike[str]) -> tuple[Rows, PreTokenizer]:
     """The rows of a file, which may break any rule of a table but that of its columns.
 
     Raises:
@@ -45,7 +45,7 @@ def read_parquet(path: str | PathLike[str]) -> tuple[Rows, Pretokenizer]:
             table = parquet.read_table(stream)
         except (pyarrow.ArrowException, OSError) as error:
             raise ArtifactError(f"{path} is not a Parquet file or is truncated: {error}") from error
-    pretokenizer = _pretokenizer(path, table.schema.metadata or {})
+    pre_tokenizer = _pre_tokenizer(path, table.schema.metadata or {})
     expected = {"pretoken": pyarrow.large_binary(), "count": pyarrow.int64()}
     try:
         columns = [(column.name, column.type) for column in table.schema]
@@ -61,12 +61,12 @@ def read_parquet(path: str | PathLike[str]) -> tuple[Rows, Pretokenizer]:
             row = table[name].is_null().index(True).as_py()
             raise ArtifactError(f"{path}: row {row}: {name} is null")
     data, offsets = _joined(table["pretoken"].combine_chunks())
-    return (data, offsets, table["count"].to_numpy()), pretokenizer
+    return (data, offsets, table["count"].to_numpy()), pre_tokenizer
 
 
-def _pretokenizer(path: str | PathLike[str], metadata: Mapping[bytes, bytes]) -> Pretokenizer:
+def _pre_tokenizer(path: str | PathLike[str], metadata: Mapping[bytes, bytes]) -> PreTokenizer:
     version = metadata.get(VERSION_KEY)
-    if version is None or PRETOKENIZER_KEY not in metadata:
+    if version is None or PRE_TOKENIZER_KEY not in metadata:
         raise ArtifactError(
             f"{path}: not a table of pre-token counts: its metadata don't say how the text was cut"
         )
@@ -76,7 +76,7 @@ def _pretokenizer(path: str | PathLike[str], metadata: Mapping[bytes, bytes]) ->
             f"{FORMAT_VERSION.decode()}; update it"
         )
     try:
-        return Pretokenizer.from_json(metadata[PRETOKENIZER_KEY].decode())
+        return PreTokenizer.from_json(metadata[PRE_TOKENIZER_KEY].decode())
     except ValueError as error:
         raise ArtifactError(f"{path}: the pre-tokenizer in its metadata can't be read: {error}") from error
 

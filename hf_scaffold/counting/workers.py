@@ -16,7 +16,7 @@ from hf_scaffold._utils.cpus import n_cpus
 from hf_scaffold.counting.files import Rows
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.corpus import batches
-from hf_scaffold.text.pretokenizers import Pretokenizer
+from hf_scaffold.text.pre_tokenizers import PreTokenizer
 
 _Result = TypeVar("_Result")
 
@@ -60,12 +60,12 @@ def count_in_threads(documents: Iterator[bytes], preset: str, num_workers: int) 
 
 
 def count_in_processes(
-    documents: Iterator[bytes], pretokenizer: Pretokenizer, num_workers: int
+    documents: Iterator[bytes], pre_tokenizer: PreTokenizer, num_workers: int
 ) -> Counter[bytes]:
     # Ctrl-C reaches every process of the terminal; the workers leave it to this one, which stops them.
     ignore_interrupts = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
     pool = ProcessPoolExecutor(num_workers, initializer=ignore_interrupts) if num_workers > 1 else None
-    count_batch = partial(_count_texts, pretokenizer.to_json())
+    count_batch = partial(_count_texts, pre_tokenizer.to_json())
     total: Counter[bytes] = Counter()
     try:
         for counts in _map(pool, count_batch, batches(documents, _PROCESS_BATCH), num_workers):
@@ -78,12 +78,12 @@ def count_in_processes(
     return total
 
 
-def _count_texts(pretokenizer_json: str, texts: list[bytes]) -> Counter[bytes]:
-    pretokenize = _parse_pretokenizer(pretokenizer_json).pretokenize
-    return Counter(pretoken for text in texts for pretoken in pretokenize(text.decode()))
+def _count_texts(pre_tokenizer_json: str, texts: list[bytes]) -> Counter[bytes]:
+    pre_tokenize = _parse_pre_tokenizer(pre_tokenizer_json).pre_tokenize
+    return Counter(pretoken for text in texts for pretoken in pre_tokenize(text.decode()))
 
 
-_parse_pretokenizer = lru_cache(maxsize=1)(Pretokenizer.from_json)  # once a process
+_parse_pre_tokenizer = lru_cache(maxsize=1)(PreTokenizer.from_json)  # once a process
 
 
 def _map(

@@ -17,7 +17,7 @@ from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.byte_level import bytes_to_symbols
 from hf_scaffold.text.corpus import batches
-from hf_scaffold.text.pretokenizers import Pretokenizer
+from hf_scaffold.text.pre_tokenizers import PreTokenizer
 from hf_scaffold.tokenizer.building import artifact_of
 from hf_scaffold.tokenizer.loading import require_ids
 from hf_scaffold.training.agreement import Agreement, measure
@@ -54,7 +54,7 @@ class CountsEncoder(ABC):
     tokens: tuple[str, ...]
 
     @abstractmethod
-    def cuts_as(self, pretokenizer: Pretokenizer) -> bool:
+    def cuts_as(self, pre_tokenizer: PreTokenizer) -> bool:
         """Whether it encodes by themselves the pre-tokens that this makes."""
 
     @abstractmethod
@@ -69,8 +69,8 @@ class ArtifactEncoder(CountsEncoder):
     def __init__(self, name: str, tokens: Sequence[str], bpe: ScaffoldBPE) -> None:
         self.name, self.tokens, self.bpe = name, tuple(tokens), bpe
 
-    def cuts_as(self, pretokenizer: Pretokenizer) -> bool:
-        return pretokenizer == self.bpe.pretokenizer
+    def cuts_as(self, pre_tokenizer: PreTokenizer) -> bool:
+        return pre_tokenizer == self.bpe.pre_tokenizer
 
     def encode_pretokens(self, counts: PreTokenCounts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         return self.bpe.encoder.encode(counts.data, counts.offsets)
@@ -93,36 +93,36 @@ class BackendEncoder(Encoder, CountsEncoder):
 
         super().__init__(name, tokens_by_id(backend.get_vocab(with_added_tokens=True)), encode_texts)
         self.model = Tokenizer(backend.model)
-        self.pretokenizers = _pretokenizers_of(backend)
+        self.pre_tokenizers = _pre_tokenizers_of(backend)
 
-    def cuts_as(self, pretokenizer: Pretokenizer) -> bool:
-        return pretokenizer in self.pretokenizers
+    def cuts_as(self, pre_tokenizer: PreTokenizer) -> bool:
+        return pre_tokenizer in self.pre_tokenizers
 
-    def pretokenizer_for(self, is_counted: Callable[[Pretokenizer], bool]) -> Pretokenizer | None:
+    def pre_tokenizer_for(self, is_counted: Callable[[PreTokenizer], bool]) -> PreTokenizer | None:
         """What to count a text by, if that is quicker than encoding it.
 
         Args:
             is_counted: Whether the counts are at hand.
         """
-        return next((p for p in self.pretokenizers if p.preset is not None or is_counted(p)), None)
+        return next((p for p in self.pre_tokenizers if p.preset is not None or is_counted(p)), None)
 
     def encode_pretokens(self, counts: PreTokenCounts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        write = bytes.decode if counts.pretokenizer.alphabet == "chars" else bytes_to_symbols
+        write = bytes.decode if counts.pre_tokenizer.alphabet == "chars" else bytes_to_symbols
         encodings = self.model.encode_batch_fast([*map(write, counts)], add_special_tokens=False)
         rows = [encoding.ids for encoding in encodings]
         ends = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         return np.fromiter(chain.from_iterable(rows), np.int32, ends[-1]), ends
 
 
-def _pretokenizers_of(backend: Tokenizer) -> list[Pretokenizer]:
+def _pre_tokenizers_of(backend: Tokenizer) -> list[PreTokenizer]:
     """All that make the pre-tokens the model sees; none for a pre-tokenizer written in Python."""
     try:
-        characters = Pretokenizer(backend.normalizer, backend.pre_tokenizer, "chars")
+        characters = PreTokenizer(backend.normalizer, backend.pre_tokenizer, "chars")
     except ConfigurationError:
         return []
     if not characters.writes_bytes:
         return [characters]
-    return [Pretokenizer(backend.normalizer, backend.pre_tokenizer), characters]
+    return [PreTokenizer(backend.normalizer, backend.pre_tokenizer), characters]
 
 
 def encoder_of(tokenizer: Any, tokens: Sequence[str] | None) -> Encoder | ArtifactEncoder:

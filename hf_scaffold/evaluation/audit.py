@@ -32,7 +32,7 @@ from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes
 from hf_scaffold.text.corpus import Corpus
-from hf_scaffold.text.pretokenizers import Pretokenizer, pretokenizer_of
+from hf_scaffold.text.pre_tokenizers import PreTokenizer, pre_tokenizer_of
 from hf_scaffold.text.symbols import BYTE_TOKENS, Affixes, Pair
 from hf_scaffold.tokenizer.loading import load_json, load_pretrained, require_ids
 
@@ -179,7 +179,7 @@ class Model:
     merges: list[Pair]
     added: frozenset[str]
     settings: dict[str, Any]
-    pretokenizer: Pretokenizer
+    pre_tokenizer: PreTokenizer
     affixes: Affixes
 
     @classmethod
@@ -191,7 +191,7 @@ class Model:
             merges=[(left, right) for left, right in state.pop("merges")],
             added=frozenset(token.content for token in backend.get_added_tokens_decoder().values()),
             settings=state,
-            pretokenizer=pretokenizer_of(backend),
+            pre_tokenizer=pre_tokenizer_of(backend),
             affixes=Affixes(state["continuing_subword_prefix"] or "", state["end_of_word_suffix"] or ""),
         )
 
@@ -221,7 +221,7 @@ class Model:
         """The pre-tokens that are taken whole and no merge makes."""
         if not self.settings["ignore_merges"]:
             return {}
-        by_character = self.pretokenizer.alphabet == "chars"
+        by_character = self.pre_tokenizer.alphabet == "chars"
         tokens = [token for token in self.vocab if not self.can_be_made(token)]
         if not by_character:
             tokens = [token for token in tokens if SYMBOL_TO_BYTE.keys() >= set(token)]
@@ -237,11 +237,13 @@ def counts_for(
     model: Model, corpus: Corpus | PreTokenCounts, text_field: str, num_workers: int | None
 ) -> PreTokenCounts:
     if not isinstance(corpus, PreTokenCounts):
-        return count(corpus, pretokenizer=model.pretokenizer, text_field=text_field, num_workers=num_workers)
-    if corpus.pretokenizer != model.pretokenizer:
+        return count(
+            corpus, pre_tokenizer=model.pre_tokenizer, text_field=text_field, num_workers=num_workers
+        )
+    if corpus.pre_tokenizer != model.pre_tokenizer:
         raise ConfigurationError(
-            f"the counts were made with {corpus.pretokenizer}, but the tokenizer splits text with "
-            f"{model.pretokenizer}; give the text itself"
+            f"the counts were made with {corpus.pre_tokenizer}, but the tokenizer splits text with "
+            f"{model.pre_tokenizer}; give the text itself"
         )
     return corpus
 

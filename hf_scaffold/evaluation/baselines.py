@@ -26,7 +26,7 @@ from hf_scaffold.errors import ConfigurationError, VocabSizeError
 from hf_scaffold.evaluation.metrics import EvaluationText
 from hf_scaffold.text.byte_level import BYTE_TO_SYMBOL, bytes_to_symbols
 from hf_scaffold.text.files import import_extra
-from hf_scaffold.text.pretokenizers import get_pretokenizer
+from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
 from hf_scaffold.tokenizer.loading import load_json, load_pretrained
 from hf_scaffold.training.settings import DEFAULT_VOCAB_SIZE
 from hf_scaffold.training.trainer import train
@@ -111,7 +111,7 @@ def train_baseline(
     if not isinstance(text, EvaluationText | None):
         raise TypeError(f"text must be an EvaluationText, not {shortened(text)}")
     require_kind(kind)
-    if counts.pretokenizer.alphabet != "bytes":
+    if counts.pre_tokenizer.alphabet != "bytes":
         raise ConfigurationError("baselines are trained on bytes; count the corpus with alphabet='bytes'")
     require_vocab_size([kind], vocab_size, len(special_tokens))
     backend = _backend(kind, counts, text, vocab_size, special_tokens)
@@ -253,9 +253,9 @@ def _repeated(counts: PreTokenCounts, word_ends: Sequence[str] = ("",)) -> Itera
 
 def _on_bytes(backend: Tokenizer, counts: PreTokenCounts, decoder: decoders.Decoder) -> Tokenizer:
     """The tokenizer with the pipeline that the counts were made by."""
-    if counts.pretokenizer.normalizer is not None:
-        backend.normalizer = counts.pretokenizer.normalizer
-    backend.pre_tokenizer = counts.pretokenizer.pre_tokenizer
+    if counts.pre_tokenizer.normalizer is not None:
+        backend.normalizer = counts.pre_tokenizer.normalizer
+    backend.pre_tokenizer = counts.pre_tokenizer.pre_tokenizer
     backend.decoder = decoder
     return backend
 
@@ -395,7 +395,7 @@ def _load_tiktoken(path: Path) -> Tokenizer:
     backend: Tokenizer = converter(str(path)).converted()
     family = path.name.partition("_")[0].partition(".")[0]
     preset = _TIKTOKEN_PRESETS.get(family, _OTHER_TIKTOKEN_PRESET)
-    backend.pre_tokenizer = get_pretokenizer(preset).pre_tokenizer
+    backend.pre_tokenizer = get_pre_tokenizer(preset).pre_tokenizer
     return backend
 
 

@@ -132,7 +132,7 @@ def _agreements(scaffold: dict[str, Any], public: BPE, counts: PreTokenCounts) -
     from hf_scaffold.tokenization_scaffold import ExpandedModel
 
     expanded = ExpandedModel(scaffold, Tokenizer(public), None)
-    by_character = counts.pretokenizer.alphabet == "chars"
+    by_character = counts.pre_tokenizer.alphabet == "chars"
     texts = [pretoken.decode() if by_character else bytes_to_symbols(pretoken) for pretoken in counts]
     exact = [expanded.demolish_ids(x.ids) for x in Tokenizer(expanded.model).encode_batch_fast(texts)]
     shares = {}

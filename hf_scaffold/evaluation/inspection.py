@@ -35,7 +35,7 @@ class Inspection:
     scaffold_share: float
     merges: int
     longest_token: str
-    pretokenizer: str
+    pre_tokenizer: str
     raw_agreement: float | None
     raw_agreement_merges_only: float | None
     raw_agreement_unseen: float | None
@@ -76,7 +76,7 @@ def inspect_artifact(bpe: ScaffoldBPE, sample_size: int = 10) -> Inspection:
         scaffold_share=n_scaffolds / len(bpe.vocab),
         merges=len(bpe.merges),
         longest_token=max(bpe.tokens[len(bpe.special_tokens) :], key=len, default=""),
-        pretokenizer=bpe.pretokenizer.preset or bpe.pretokenizer.to_json(),
+        pre_tokenizer=bpe.pre_tokenizer.preset or bpe.pre_tokenizer.to_json(),
         raw_agreement=bpe.raw_agreement,
         raw_agreement_merges_only=bpe.raw_agreement_merges_only,
         raw_agreement_unseen=bpe.raw_agreement_unseen,

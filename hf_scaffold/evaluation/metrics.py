@@ -27,7 +27,7 @@ from hf_scaffold.evaluation.adapters import (
     weighted,
 )
 from hf_scaffold.text.corpus import Corpus, describe_corpus, iter_documents, without_pipes
-from hf_scaffold.text.pretokenizers import Pretokenizer
+from hf_scaffold.text.pre_tokenizers import PreTokenizer
 
 PERCENTILES = (50, 75, 90, 95, 99)
 RARE = (1, 10, 100, 1000)
@@ -255,28 +255,28 @@ class EvaluationText:
             corpus = list(corpus)
         self.corpus, self._text_field = corpus, text_field
         self.readable, self._kept = without_pipes(corpus)
-        self._counts: dict[Pretokenizer, PreTokenCounts] = {}
+        self._counts: dict[PreTokenizer, PreTokenCounts] = {}
         if counts is not None:
             self.add_counts(counts)
 
     def add_counts(self, counts: PreTokenCounts) -> None:
         """Save counting the text as these counts were cut."""
-        self._counts[counts.pretokenizer] = counts
+        self._counts[counts.pre_tokenizer] = counts
 
-    def counts(self, pretokenizer: Pretokenizer) -> PreTokenCounts:
+    def counts(self, pre_tokenizer: PreTokenizer) -> PreTokenCounts:
         """The text's pre-tokens, whatever their length."""
-        if pretokenizer not in self._counts:
-            self._counts[pretokenizer] = count(
+        if pre_tokenizer not in self._counts:
+            self._counts[pre_tokenizer] = count(
                 self.readable,
-                pretokenizer=pretokenizer,
+                pre_tokenizer=pre_tokenizer,
                 text_field=self._text_field,
                 max_pretoken_length=None,
             )
-        return self._counts[pretokenizer]
+        return self._counts[pre_tokenizer]
 
-    def is_counted(self, pretokenizer: Pretokenizer) -> bool:
+    def is_counted(self, pre_tokenizer: PreTokenizer) -> bool:
         """Whether `counts` has them at hand."""
-        return pretokenizer in self._counts
+        return pre_tokenizer in self._counts
 
     def documents(self) -> Iterator[str]:
         """The documents; long ones, and plain-text files, in blocks of about 64 KB that end with a line."""
@@ -365,9 +365,9 @@ def evaluate(
     encoder = encoder_of(tokenizer, tokens)
     name = name or encoder.name
     if isinstance(text, PreTokenCounts):
-        if not isinstance(encoder, CountsEncoder) or not encoder.cuts_as(text.pretokenizer):
+        if not isinstance(encoder, CountsEncoder) or not encoder.cuts_as(text.pre_tokenizer):
             raise ConfigurationError(
-                f"{name} does not cut text as these counts were cut, by {text.pretokenizer}; "
+                f"{name} does not cut text as these counts were cut, by {text.pre_tokenizer}; "
                 "give the text instead of counts"
             )
         return _evaluate_counts(encoder, text, name, n_bytes=text.n_bytes)
@@ -375,11 +375,11 @@ def evaluate(
         text = EvaluationText(text, text_field=text_field)
     sizes = {"n_bytes": text.n_bytes, "n_words": text.n_words}
     if isinstance(encoder, ArtifactEncoder):
-        return _evaluate_counts(encoder, text.counts(encoder.bpe.pretokenizer), name, **sizes)
+        return _evaluate_counts(encoder, text.counts(encoder.bpe.pre_tokenizer), name, **sizes)
     if isinstance(encoder, BackendEncoder):
-        pretokenizer = encoder.pretokenizer_for(text.is_counted)
-        if pretokenizer is not None:
-            return _evaluate_counts(encoder, text.counts(pretokenizer), name, **sizes)
+        pre_tokenizer = encoder.pre_tokenizer_for(text.is_counted)
+        if pre_tokenizer is not None:
+            return _evaluate_counts(encoder, text.counts(pre_tokenizer), name, **sizes)
     frequencies = occurrences(encoder.encode_texts, text.documents(), len(encoder.tokens))
     return Evaluation(name, encoder.named_tokens(len(frequencies)), frequencies, **sizes)
 

@@ -14,7 +14,7 @@ from tokenizers.models import BPE, WordLevel
 from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
 from hf_scaffold.engine.compiled import LARGEST_ID, id_objects, text_encoder
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.text.pretokenizers import get_pretokenizer
+from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
@@ -207,7 +207,7 @@ def make_session(tokenizer: ScaffoldTokenizerFast, backend: Tokenizer) -> Sessio
 
 def preset_of(backend: Tokenizer) -> str:
     try:
-        preset = get_pretokenizer(backend).preset if backend.pre_tokenizer is not None else None
+        preset = get_pre_tokenizer(backend).preset if backend.pre_tokenizer is not None else None
     except ConfigurationError as error:
         raise NotNativeError(str(error)) from None
     if preset is None:

@@ -25,7 +25,8 @@ def _head(report: Facts) -> Iterator[str]:
     for text in report.texts:
         yield f"- {words.TEXT_NAMES[text.name]}: {_plain(words.size_of(text))}"
     settings = report.settings
-    yield f"- Vocabulary: {settings['vocab_size']:,} tokens, pre-tokenizer {_plain(settings['pretokenizer'])}"
+    pre_tokenizer = _plain(settings["pre_tokenizer"])
+    yield f"- Vocabulary: {settings['vocab_size']:,} tokens, pre-tokenizer {pre_tokenizer}"
     if settings["special_tokens"]:
         yield f"- Special tokens: {_tokens(settings['special_tokens'])}"
     if report.stop_reason:

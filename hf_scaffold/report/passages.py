@@ -70,7 +70,7 @@ def split_passage(text: str, origin: str, plain: ScaffoldBPE, scaffold: Scaffold
         >>> split_passage("bug", "given", plain, scaffold).pieces
         (Piece(plain=('b', 'ug'), scaffold=('b', 'u', 'g')),)
     """
-    pretokens = scaffold.pretokenizer.pretokenize(text)
+    pretokens = scaffold.pre_tokenizer.pre_tokenize(text)
     rows = zip(_encoded(plain, pretokens), _encoded(scaffold, pretokens), strict=True)
     return Passage(text, origin, tuple(Piece(*row) for row in rows))
 

@@ -36,7 +36,7 @@ from hf_scaffold.report.words import TEXT_NAMES
 from hf_scaffold.text.byte_level import bytes_to_symbols, symbols_to_bytes
 from hf_scaffold.text.corpus import Corpus, corpus_names
 from hf_scaffold.text.files import import_extra
-from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer
+from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.settings import DEFAULT_VOCAB_SIZE
 from hf_scaffold.training.trainer import train
@@ -63,7 +63,7 @@ class Report(Facts):
     """What `make_report` found.
 
     Args:
-        settings: vocab_size, special_tokens and pretokenizer of both BPEs.
+        settings: vocab_size, special_tokens and pre_tokenizer of both BPEs.
         texts: The training text, then the held-out text if there is one.
         table: All tokenizers by metric.
         raw_agreements: How far a plain BPE engine encodes as Scaffold-BPE does, by name as in `ScaffoldBPE`;
@@ -134,7 +134,7 @@ def make_report(
     baselines: Sequence[str] = DEFAULT_BASELINES,
     compare_with: Mapping[str, Any] | Sequence[str] = (),
     special_tokens: Sequence[str] = (),
-    pretokenizer: str | None = None,
+    pre_tokenizer: str | None = None,
     passage: str | None = None,
     text_field: str = "text",
     num_workers: int | None = None,
@@ -152,7 +152,7 @@ def make_report(
         baselines: Of `BASELINES`; plain BPE is always among them.
         compare_with: Existing tokenizers: name to what `evaluate` takes, or to a path or a name on the Hub;
             or paths and names alone.
-        pretokenizer: A preset for an alphabet of bytes.
+        pre_tokenizer: A preset for an alphabet of bytes.
         passage: A text to show as both BPEs encode it. None: where they differ most near the start of the
             held-out text, or of the training text if there is none.
         on_step: Called with the name of each step before it.
@@ -177,7 +177,7 @@ def make_report(
         string("passage", passage)
     string("text_field", text_field)
     step = function("on_step", on_step, "name") or (lambda name: None)
-    cutter = _byte_level(pretokenizer)
+    cutter = _byte_level(pre_tokenizer)
     kinds = _checked_kinds(baselines)
     require_vocab_size(["bpe", *kinds], vocab_size, len(special_tokens))
     others = _loaded(compare_with, taken=[SCAFFOLD, PLAIN, *map(BASELINE_NAMES.__getitem__, kinds)])
@@ -186,7 +186,9 @@ def make_report(
         raise ConfigurationError("the passage holds a lone surrogate, which is no text")
 
     step("Counting")
-    counts = count(texts[TRAIN].readable, pretokenizer=cutter, text_field=text_field, num_workers=num_workers)
+    counts = count(
+        texts[TRAIN].readable, pre_tokenizer=cutter, text_field=text_field, num_workers=num_workers
+    )
     texts[TRAIN].add_counts(counts)
     tokenizers = _train_all(kinds, counts, texts[TRAIN], vocab_size, special_tokens, step)
     scaffold, plain = tokenizers[SCAFFOLD], tokenizers[PLAIN]
@@ -204,7 +206,7 @@ def make_report(
         settings={
             "vocab_size": vocab_size,
             "special_tokens": list(special_tokens),
-            "pretokenizer": cutter.preset,
+            "pre_tokenizer": cutter.preset,
         },
         texts=tuple(
             _text_facts(name, text, differing_share(plain, scaffold, text.counts(cutter)))
@@ -224,11 +226,11 @@ def make_report(
     )
 
 
-def _byte_level(preset: str | None) -> Pretokenizer:
-    pretokenizer = get_pretokenizer(preset)
-    if pretokenizer.alphabet != "bytes":
+def _byte_level(preset: str | None) -> PreTokenizer:
+    pre_tokenizer = get_pre_tokenizer(preset)
+    if pre_tokenizer.alphabet != "bytes":
         raise ConfigurationError(f"{preset!r} is for an alphabet of characters; a report compares bytes")
-    return pretokenizer
+    return pre_tokenizer
 
 
 def _checked_kinds(baselines: Sequence[str]) -> list[str]:

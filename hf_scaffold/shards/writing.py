@@ -75,7 +75,7 @@ def write_shards(
         corpus: A file or glob pattern, or several; formats and order as for `count`. A plain-text file is
             one document. A corpus counts as the same if its files' names and sizes are.
         tokenizer: Encodes each document as it would in a call, but adds no special token except EOS.
-        folder: Made if needed; gets `shard-00000.bin`, `shard-00001.bin`, … and `index.json`.
+        output_dir: Made if needed; gets `shard-00000.bin`, `shard-00001.bin`, … and `index.json`.
         format: "bin": the ids alone, little-endian, for np.memmap; beside it an `.idx` that Megatron reads.
             "npy": an array, for np.load(mmap_mode="r"). "parquet", "arrow": a row a document, `input_ids`.
             The ids are uint16 up to a vocabulary of 65,536, else uint32.
@@ -196,7 +196,7 @@ def _plan(
     shard_size: int,
     add_eos: bool | None,
     lines: bool,
-    text_field: str,
+    field: str,
 ) -> ShardIndex:
     if format not in FORMATS:
         raise ConfigurationError(f"unknown format {format!r}; choose {', '.join(FORMATS)}")
@@ -213,7 +213,7 @@ def _plan(
         eos_token_id=None if add_eos is False else tokenizer.eos_token_id,
         shard_size=shard_size,
         lines=lines,
-        text_field=text_field,
+        field=field,
         tokenizer_sha256=_fingerprint(tokenizer),
         corpus=tuple((path.name, path.stat().st_size) for path in find_files(paths)),
     )

@@ -14,7 +14,7 @@ from tokenizers import AddedToken, Tokenizer
 from hf_scaffold._utils.arguments import refuse_unknown
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
-from hf_scaffold.text.pretokenizers import pretokenizer_of
+from hf_scaffold.text.pre_tokenizers import pre_tokenizer_of
 from hf_scaffold.text.symbols import BYTE_TOKENS, Affixes
 from hf_scaffold.tokenizer.decoders import decoder_for
 from hf_scaffold.training.artifact import ScaffoldBPE
@@ -27,7 +27,7 @@ __all__ = ["TokenizerSettings", "artifact_of", "build_tokenizer", "checked_setti
 
 MORE_TOKENS = ("extra_special_tokens", "additional_special_tokens", "model_specific_special_tokens")
 SETTINGS_ELSEWHERE = {
-    "add_prefix_space": "the pre-tokenizer adds it; give pretokenizer=ByteLevel(add_prefix_space=True)",
+    "add_prefix_space": "the pre-tokenizer adds it; give pre_tokenizer=ByteLevel(add_prefix_space=True)",
     "do_lower_case": "give normalizer=tokenizers.normalizers.Lowercase()",
     "dropout": "set the tokenizer's `dropout`, or give it in a call",
     "lowercase": "give normalizer=tokenizers.normalizers.Lowercase()",
@@ -73,11 +73,11 @@ def build_tokenizer(bpe: ScaffoldBPE, **kwargs: Any) -> ScaffoldTokenizerFast:
 
     kwargs = checked_settings("to_tokenizer", kwargs)
     backend = Tokenizer(bpe.raw_model())
-    if bpe.pretokenizer.normalizer is not None:
-        backend.normalizer = bpe.pretokenizer.normalizer
-    if bpe.pretokenizer.pre_tokenizer is not None:
-        backend.pre_tokenizer = bpe.pretokenizer.pre_tokenizer
-    backend.decoder = decoder_for(bpe.pretokenizer, bpe.affixes, bpe.byte_fallback)
+    if bpe.pre_tokenizer.normalizer is not None:
+        backend.normalizer = bpe.pre_tokenizer.normalizer
+    if bpe.pre_tokenizer.pre_tokenizer is not None:
+        backend.pre_tokenizer = bpe.pre_tokenizer.pre_tokenizer
+    backend.decoder = decoder_for(bpe.pre_tokenizer, bpe.affixes, bpe.byte_fallback)
     if bpe.unk_token is not None:
         kwargs.setdefault("unk_token", bpe.unk_token)
     flagged = {token.content: token for token in special_tokens_in(kwargs) if isinstance(token, AddedToken)}
@@ -106,8 +106,8 @@ def artifact_of(tokenizer: ScaffoldTokenizerFast) -> ScaffoldBPE:
         raise ConfigurationError("a tokenizer that convert_tokenizer made of another one has no artifact")
     model = json.loads(backend.to_str())["model"]
     merges = [(left, right) for left, right in scaffold["merges"]]
-    pretokenizer = pretokenizer_of(backend)
-    by_character = pretokenizer.alphabet == "chars"
+    pre_tokenizer = pre_tokenizer_of(backend)
+    by_character = pre_tokenizer.alphabet == "chars"
     settings = {name: model[name] for name in CHARACTER_SETTINGS if by_character and model[name]}
     affixes = Affixes(model["continuing_subword_prefix"] or "", model["end_of_word_suffix"] or "")
     first_rules = affixes.first_rules(merges)
@@ -124,7 +124,7 @@ def artifact_of(tokenizer: ScaffoldTokenizerFast) -> ScaffoldBPE:
         vocab={token: token_id for token_id, token in enumerate([*tokens, *scaffold_tokens])},
         demolish_map={token: tuple(scaffold["demolish"][token]) for token in scaffold_tokens},
         special_tokens=special_tokens,
-        pretokenizer=pretokenizer,
+        pre_tokenizer=pre_tokenizer,
         raw_splits={
             token: pair
             for token, pair in zip(affixes.join_all(raw_merges), raw_merges, strict=True)

@@ -15,13 +15,13 @@ from tokenizers.decoders import (
     WordPiece,
 )
 
-from hf_scaffold.text.pretokenizers import Pretokenizer
+from hf_scaffold.text.pre_tokenizers import PreTokenizer
 from hf_scaffold.text.symbols import NO_AFFIXES, Affixes
 
 __all__ = ["decoder_for"]
 
 
-def decoder_for(pretokenizer: Pretokenizer, affixes: Affixes, byte_fallback: bool = False) -> Decoder:
+def decoder_for(pre_tokenizer: PreTokenizer, affixes: Affixes, byte_fallback: bool = False) -> Decoder:
     """The decoder that undoes a pre-tokenizer and removes affixes.
 
     Where the pre-tokenizer keeps spaces it says where they are, and affixes just go. Where it drops them, an
@@ -29,29 +29,29 @@ def decoder_for(pretokenizer: Pretokenizer, affixes: Affixes, byte_fallback: boo
     are lost, and nothing is put there. Tokens of bytes become the characters they spell.
 
     Example:
-        >>> from hf_scaffold.text.pretokenizers import get_pretokenizer
-        >>> bert = get_pretokenizer("bert", alphabet="chars")
+        >>> from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
+        >>> bert = get_pre_tokenizer("bert", alphabet="chars")
         >>> decoder_for(bert, Affixes(prefix="##")).decode(["a", "##b", "c"])
         'ab c'
     """
-    lead, space = _written_spaces(pretokenizer)
+    lead, space = _written_spaces(pre_tokenizer)
     fallback: list[Decoder] = [ByteFallback()] if byte_fallback else []
-    characters: list[Decoder] = [ByteLevel()] if pretokenizer.writes_bytes else [*fallback, Fuse()]
+    characters: list[Decoder] = [ByteLevel()] if pre_tokenizer.writes_bytes else [*fallback, Fuse()]
     if space or affixes == NO_AFFIXES:
-        if space not in ("", " ") and not pretokenizer.writes_bytes:
+        if space not in ("", " ") and not pre_tokenizer.writes_bytes:
             # Not Metaspace: that drops every space of the first token, where tokens reach over spaces.
             characters = [Replace(space, " "), *characters, *([Strip(" ", 1, 0)] if lead else [])]
         return _sequence([*_without_prefix(affixes), *_without_suffix(affixes, ""), *characters])
-    if pretokenizer.writes_bytes:
+    if pre_tokenizer.writes_bytes:
         return _spaced_bytes(affixes)
     if affixes.suffix:
         return _sequence([*_without_prefix(affixes), BPEDecoder(affixes.suffix)])
     return WordPiece(affixes.prefix, cleanup=False)  # cleaning up makes "don't" of "do not"
 
 
-def _written_spaces(pretokenizer: Pretokenizer) -> tuple[str, str]:
+def _written_spaces(pre_tokenizer: PreTokenizer) -> tuple[str, str]:
     """What a pre-tokenizer writes before a text and for the space between two words; "" where nothing."""
-    written = b"".join(pretokenizer.pretokenize("a b")).decode()
+    written = b"".join(pre_tokenizer.pre_tokenize("a b")).decode()
     found = re.fullmatch("(.?)a(.?)b", written)
     return (found[1], found[2]) if found else ("", "")
 

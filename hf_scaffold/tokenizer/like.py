@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
-from hf_scaffold.text.pretokenizers import Pretokenizer, pretokenizer_of
+from hf_scaffold.text.pre_tokenizers import PreTokenizer, pre_tokenizer_of
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast, backend_of
 from hf_scaffold.tokenizer.building import build_tokenizer
 from hf_scaffold.tokenizer.post_processors import added_by, with_tokens
@@ -64,11 +64,11 @@ class Shell:
     settings: dict[str, Any]
 
     @property
-    def pretokenizer(self) -> Pretokenizer:
+    def pre_tokenizer(self) -> PreTokenizer:
         """What splits text; every byte has a token where text is written as bytes."""
         vocab = {symbol: i for i, symbol in enumerate(SYMBOL_TO_BYTE)}
         model = {**self.state["model"], "vocab": vocab, "merges": []}
-        return pretokenizer_of(_backend({**self.state, "model": model}))
+        return pre_tokenizer_of(_backend({**self.state, "model": model}))
 
 
 def empty_like(
@@ -107,12 +107,12 @@ def empty_like(
 
 def symbol_options(shell: Shell) -> dict[str, Any]:
     """The arguments of `train` that make symbols of text as the model of `shell` does."""
-    pretokenizer = shell.pretokenizer
-    if pretokenizer.alphabet == "bytes":
+    pre_tokenizer = shell.pre_tokenizer
+    if pre_tokenizer.alphabet == "bytes":
         return {}
     model = shell.state["model"]
     options = {name: model[name] for name in CHARACTER_SETTINGS if model[name]}
-    if pretokenizer.writes_bytes:
+    if pre_tokenizer.writes_bytes:
         options["initial_alphabet"] = list(SYMBOL_TO_BYTE)
     return options
 

@@ -48,7 +48,7 @@ _HINTS = {"special_tokens": "those of the tokenizer stay; new_special_tokens fol
 class TokenizerArguments(TokenizerSettings, TrainingOptions, total=False):
     """What `train_tokenizer` takes by keyword; special tokens of other roles come besides."""
 
-    pretokenizer: Any
+    pre_tokenizer: Any
     normalizer: Normalizer | None
     alphabet: str | None
     text_field: str
@@ -62,7 +62,7 @@ def _train_each(
     sizes: Iterable[int],
     settings: TrainingSettings,
     *,
-    pretokenizer: Any = None,
+    pre_tokenizer: Any = None,
     normalizer: Normalizer | None = None,
     alphabet: str | None = None,
     text_field: str = "text",
@@ -74,14 +74,14 @@ def _train_each(
     """What `train_tokenizer_sizes` does, with settings that are checked and names that are known."""
     given = [*settings.special_tokens, *special_tokens_in(kwargs)]
     specials = list({str(token): token for token in given}.values())
-    pipeline = {"pretokenizer": pretokenizer, "normalizer": normalizer, "alphabet": alphabet}
+    pipeline = {"pre_tokenizer": pre_tokenizer, "normalizer": normalizer, "alphabet": alphabet}
     shell, symbols = None, {}
     if like is not None:
         if both := [name for name, value in {**pipeline, **settings.of_characters}.items() if value]:
             raise ConfigurationError(f"{' and '.join(both)} come from like; give either them or like")
         shell = empty_like(like, specials, roles=kwargs)
         specials = [*shell.special_tokens]
-        pipeline = {"pretokenizer": shell.pretokenizer}
+        pipeline = {"pre_tokenizer": shell.pre_tokenizer}
         symbols = symbol_options(shell)
     counts = count(
         corpus,
@@ -92,7 +92,7 @@ def _train_each(
     )
     if settings.initial_alphabet is not None:
         symbols["initial_alphabet"] = settings.initial_alphabet
-    if counts.pretokenizer.alphabet == "chars":
+    if counts.pre_tokenizer.alphabet == "chars":
         symbols.setdefault("unk_token", kwargs.get("unk_token", settings.unk_token))
     chosen = replace(settings, special_tokens=specials, **symbols)
     names = corpus_names(corpus)
@@ -122,7 +122,7 @@ def train_tokenizer(
 
     Args:
         corpus, text_field, num_workers, max_pretoken_length: As for `count`.
-        pretokenizer, normalizer, alphabet: As for `count`. None: those of `like` if there is one, which also
+        pre_tokenizer, normalizer, alphabet: As for `count`. None: those of `like` if there is one, which also
             are the only ones to go with it; else the defaults.
         vocab_size, settings: As for `train`, as are all arguments of `TrainingSettings`. fuse_unk and affixes
             come from `like`, too. Counting doesn't report to `progress`. With `log`, `tokenizer.artifact` is
@@ -213,7 +213,7 @@ def train_new_from_iterator(
         _flat(text_iterator), desc="Pre-tokens", total=length, unit=" texts", disable=disable
     )
     shell = empty_like(like, new_special_tokens or (), special_tokens_map)
-    counts = count(texts, pretokenizer=shell.pretokenizer)
+    counts = count(texts, pre_tokenizer=shell.pre_tokenizer)
     options = {"special_tokens": shell.special_tokens, **symbol_options(shell), **kwargs}
     try:
         bpe = train(counts, vocab_size, **options)

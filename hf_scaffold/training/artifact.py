@@ -31,7 +31,7 @@ from hf_scaffold.text.byte_level import (
     ids_of_bytes,
     symbols_to_bytes,
 )
-from hf_scaffold.text.pretokenizers import Pretokenizer
+from hf_scaffold.text.pre_tokenizers import PreTokenizer
 from hf_scaffold.text.symbols import Pair
 from hf_scaffold.training.agreement import measure, measure_training_text
 from hf_scaffold.training.checks import check
@@ -73,7 +73,7 @@ class ScaffoldBPE(Parts):
             tokens), scaffold tokens follow, both in the order of creation.
         demolish_map: Scaffold token to the normal tokens that stand for it.
         special_tokens: Control tokens; they have the first ids.
-        pretokenizer: What splits text into pre-tokens.
+        pre_tokenizer: What splits text into pre-tokens.
         raw_splits: For normal tokens whose own rule needs a scaffold token: the two normal tokens that a
             plain BPE engine merges instead (see `raw_model`).
         raw_agreement: Share of the training corpus' pre-tokens that `raw_model` encodes as `encode` does,
@@ -372,7 +372,7 @@ class ScaffoldBPE(Parts):
         demolish = {
             "version": FORMAT_VERSION,
             "special_tokens": self.special_tokens,
-            "pretokenizer": json.loads(self.pretokenizer.to_json()),
+            "pretokenizer": json.loads(self.pre_tokenizer.to_json()),
             "raw_agreement": None,
             **self.raw_agreements,
             "stop_reason": self.stop_reason,
@@ -435,7 +435,7 @@ class ScaffoldBPE(Parts):
                 vocab=read_vocab(folder / VOCAB_FILE),
                 demolish_map=token_lists(demolish, "demolish"),
                 special_tokens=demolish["special_tokens"],
-                pretokenizer=Pretokenizer.from_json(json.dumps(demolish["pretokenizer"])),
+                pre_tokenizer=PreTokenizer.from_json(json.dumps(demolish["pretokenizer"])),
                 raw_splits=pairs(demolish, "raw_splits"),
                 raw_agreement=demolish["raw_agreement"],
                 raw_agreement_merges_only=demolish.get("raw_agreement_merges_only"),  # not measured by 0.1.0

@@ -12,7 +12,7 @@ import numpy as np
 
 from hf_scaffold._utils.strict_json import shown, why_not_json
 from hf_scaffold.errors import ArtifactError
-from hf_scaffold.text.pretokenizers import Pretokenizer
+from hf_scaffold.text.pre_tokenizers import PreTokenizer
 from hf_scaffold.text.symbols import NO_AFFIXES, Pair
 from hf_scaffold.training.log import TrainingLog
 from hf_scaffold.training.parts import AGREEMENTS, CHARACTER_SETTINGS, Parts, derive_demolish_map
@@ -46,7 +46,7 @@ def _check_types(bpe: Parts) -> None:
         and {*map(type, bpe.vocab.values())} <= {int},
         "demolish": _maps_to_tokens(bpe.demolish_map),
         "special_tokens": isinstance(bpe.special_tokens, list) and _are_all(bpe.special_tokens, str),
-        "pretokenizer": isinstance(bpe.pretokenizer, Pretokenizer),
+        "pre_tokenizer": isinstance(bpe.pre_tokenizer, PreTokenizer),
         "raw_splits": _maps_to_tokens(bpe.raw_splits, pairs=True),
         **{name: type(getattr(bpe, name)) in (int, float, NoneType) for name in AGREEMENTS},
         "stop_reason": isinstance(bpe.stop_reason, str | None),
@@ -87,7 +87,7 @@ def _check_symbols(bpe: Parts) -> None:
             raise ArtifactError(f"{name} is {getattr(bpe, name)!r}, but the alphabet is bytes")
     if bpe.unk_token is not None and bpe.unk_token not in bpe.special_tokens:
         raise ArtifactError(f"unk_token: {bpe.unk_token!r} is no special token")
-    if bpe.byte_fallback and (bpe.affixes != NO_AFFIXES or bpe.pretokenizer.writes_bytes):
+    if bpe.byte_fallback and (bpe.affixes != NO_AFFIXES or bpe.pre_tokenizer.writes_bytes):
         raise ArtifactError(
             "byte_fallback goes neither with affixes nor with a pre-tokenizer that writes bytes"
         )

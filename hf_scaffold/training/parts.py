@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hf_scaffold.errors import ArtifactError
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
-from hf_scaffold.text.pretokenizers import Pretokenizer, get_pretokenizer
+from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
 from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes, Pair
 from hf_scaffold.training.log import TrainingLog
 
@@ -41,7 +41,7 @@ class Parts:
     vocab: dict[str, int]
     demolish_map: dict[str, tuple[str, ...]]
     special_tokens: list[str] = field(default_factory=list)
-    pretokenizer: Pretokenizer = field(default_factory=get_pretokenizer)
+    pre_tokenizer: PreTokenizer = field(default_factory=get_pre_tokenizer)
     raw_splits: dict[str, Pair] = field(default_factory=dict)
     raw_agreement: float | None = None
     stop_reason: str | None = None
@@ -68,7 +68,7 @@ class Parts:
     @property
     def by_character(self) -> bool:
         """Whether the alphabet is characters rather than bytes."""
-        return self.pretokenizer.alphabet == "chars"
+        return self.pre_tokenizer.alphabet == "chars"
 
     @cached_property
     def merged_tokens(self) -> list[str]:

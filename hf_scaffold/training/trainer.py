@@ -11,7 +11,7 @@ from hf_scaffold._utils.arguments import knows_its_arguments, shortened, takes_a
 from hf_scaffold.counting.characters import Characters, choose_alphabet
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, CorpusError, VocabSizeError
-from hf_scaffold.text.pretokenizers import Pretokenizer
+from hf_scaffold.text.pre_tokenizers import PreTokenizer
 from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.log import TrainingLog, with_merges
@@ -109,7 +109,7 @@ def train_sizes(
 
 
 def _train(counts: PreTokenCounts, sizes: list[int], settings: TrainingSettings) -> list[ScaffoldBPE]:
-    _check_settings_of_characters(settings, counts.pretokenizer)
+    _check_settings_of_characters(settings, counts.pre_tokenizer)
     loop = _merge_loop(counts, min(sizes), settings)
     progress = settings.progress
     # |V| grows by at most one a round, and what the loop does never depends on the size it is to reach. So it
@@ -135,13 +135,13 @@ def _require_counts(counts: Any) -> None:
 # ---- before the loop
 
 
-def _check_settings_of_characters(settings: TrainingSettings, pretokenizer: Pretokenizer) -> None:
+def _check_settings_of_characters(settings: TrainingSettings, pre_tokenizer: PreTokenizer) -> None:
     for name, value in settings.of_characters.items():
-        if value and pretokenizer.alphabet != "chars":
+        if value and pre_tokenizer.alphabet != "chars":
             raise ConfigurationError(
                 f"{name} needs an alphabet of characters; count the corpus with alphabet='chars'"
             )
-    if settings.byte_fallback and (settings.affixes != NO_AFFIXES or pretokenizer.writes_bytes):
+    if settings.byte_fallback and (settings.affixes != NO_AFFIXES or pre_tokenizer.writes_bytes):
         raise ConfigurationError(
             "byte_fallback goes neither with affixes nor with a pre-tokenizer that writes bytes"
         )
@@ -222,7 +222,7 @@ def _artifact(
         vocab={token: token_id for token_id, token in enumerate([*normal, *scaffolds])},
         demolish_map=derive_demolish_map(merges, scaffolds, settings.affixes),
         special_tokens=settings.all_special_tokens,
-        pretokenizer=counts.pretokenizer,
+        pre_tokenizer=counts.pre_tokenizer,
         raw_splits=raw_splits(merges, normal, frequency, settings.affixes),
         **settings.of_characters,
         stop_reason=_stop_reason(outcome, loop, settings),
@@ -238,8 +238,8 @@ def _record(counts: PreTokenCounts, settings: TrainingSettings) -> dict[str, Any
         "pretokens": counts.total,
         "distinct_pretokens": len(counts),
         "bytes": counts.n_bytes,
-        "alphabet": counts.pretokenizer.alphabet,
-        "pretokenizer": counts.pretokenizer.preset,
+        "alphabet": counts.pre_tokenizer.alphabet,
+        "pretokenizer": counts.pre_tokenizer.preset,
         "settings": settings.recorded,
     }
 

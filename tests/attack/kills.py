@@ -115,7 +115,7 @@ def make_writers(folder: Path) -> list[Writer]:
         warnings.simplefilter("ignore", UserWarning)
         logged = hs.train(hs.count(TEXTS), 300, log=True, special_tokens=["<|endoftext|>"])
         plain = hs.train(hs.count(TEXTS[:1]), 290, scaffold=False)
-        counts = hs.count(TEXTS, alphabet="chars", pretokenizer="metaspace-unsplit")
+        counts = hs.count(TEXTS, alphabet="chars", pre_tokenizer="metaspace-unsplit")
         by_character = hs.train(counts, 60)
     bpes = [logged, plain, by_character]
     templates: list[Any] = [None, "{{ 1 }}", {"default": "{{ 1 }}", "tools": "{{ 2 }}", "more": "{{ 3 }}"}]

@@ -21,7 +21,7 @@ def byte_level(folder: Path) -> None:
 
 def llama_like(folder: Path) -> None:
     tokenizer = toys.tokenizer(toys.trained(toys.SIZES[1]), post_processor="sequence", truncation_side="left")
-    tokenizer.backend_tokenizer.pre_tokenizer = hs.get_pretokenizer("llama3").pre_tokenizer
+    tokenizer.backend_tokenizer.pre_tokenizer = hs.get_pre_tokenizer("llama3").pre_tokenizer
     tokenizer.save_pretrained(folder)
 
 
@@ -37,8 +37,8 @@ def normalized(folder: Path) -> None:
     toys.tokenizer(normalizer="NFKD", pre_tokenizer="prefix space").save_pretrained(folder)
 
 
-def trained_on_characters(folder: Path, pretokenizer: str = "whitespace-split", **settings: object) -> None:
-    counts = hs.count(CORPUS, pretokenizer=pretokenizer, alphabet="chars")
+def trained_on_characters(folder: Path, pre_tokenizer: str = "whitespace-split", **settings: object) -> None:
+    counts = hs.count(CORPUS, pre_tokenizer=pre_tokenizer, alphabet="chars")
     specials = ["<unk>", "<s>", "</s>"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
@@ -81,13 +81,13 @@ TOKENIZERS = {
     "many-added": many_added,
     "normalized": normalized,
     "converted": converted,
-    "metaspace": partial(trained_on_characters, pretokenizer="metaspace", byte_fallback=True),
+    "metaspace": partial(trained_on_characters, pre_tokenizer="metaspace", byte_fallback=True),
     "suffix": partial(trained_on_characters, end_of_word_suffix="</w>"),
     "prefix": partial(trained_on_characters, continuing_subword_prefix="##", fuse_unk=True),
 }
 OTHERS = {
     "artifact": artifact,
-    "character-artifact": partial(artifact, pretokenizer="whitespace-split", alphabet="chars"),
+    "character-artifact": partial(artifact, pre_tokenizer="whitespace-split", alphabet="chars"),
     "counts": counts_table,
     "bin-shards": partial(shards, format="bin"),
     "parquet-shards": partial(shards, format="parquet"),

@@ -108,7 +108,7 @@ def count(preset: str, text: str) -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        hs.count([text], pretokenizer=preset, num_workers=1)
+        hs.count([text], pre_tokenizer=preset, num_workers=1)
 
 
 def train(text: str) -> None:

@@ -21,7 +21,7 @@ import hf_scaffold as hs
 from hf_scaffold._utils.percent import percent_down
 from hf_scaffold.cli import commands, demo, errors, terminal, workflow
 from hf_scaffold.evaluation import inspection
-from hf_scaffold.text.pretokenizers import PRESETS
+from hf_scaffold.text.pre_tokenizers import PRESETS
 
 TEXT = demo.TEXT.read_text(encoding="utf-8")[:30_000] + (
     "\nEs war die beste und die schönste Zeit — naïve, 日本語, 12,5 %: 1775.\n"
@@ -123,9 +123,9 @@ def test_count_takes_files_patterns_and_fields(corpus, tmp_path, succeed):
     (tmp_path / "rows.jsonl").write_text('{"body": "a row"}\n', encoding="utf-8")
     succeed(
         "count", tmp_path / "*.txt", tmp_path / "more.txt.gz", tmp_path / "rows.jsonl",
-        "--text-field", "body", "--pretokenizer", "llama3", "-o", tmp_path / "counts.parquet",
+        "--text-field", "body", "--pre-tokenizer", "llama3", "-o", tmp_path / "counts.parquet",
     )  # fmt: skip
-    expected = hs.count([TEXT, "more text", "a row"], pretokenizer="llama3")
+    expected = hs.count([TEXT, "more text", "a row"], pre_tokenizer="llama3")
     assert hs.PreTokenCounts.load(tmp_path / "counts.parquet") == expected
 
 
@@ -160,7 +160,7 @@ def test_train_writes_what_the_api_trains(shared):
     assert isinstance(tokenizer, hs.ScaffoldTokenizerFast)
     assert len(tokenizer) == bpe.vocab_size == SIZE
     assert (tokenizer.eos_token, tokenizer.eos_token_id) == ("<|endoftext|>", 0)
-    expected = [token_id for ids in bpe.encode(counts.pretokenizer.pretokenize(TEXT)) for token_id in ids]
+    expected = [token_id for ids in bpe.encode(counts.pre_tokenizer.pre_tokenize(TEXT)) for token_id in ids]
     assert tokenizer(TEXT)["input_ids"] == expected
 
 
@@ -420,7 +420,7 @@ def test_inspect_json_is_true_of_the_artifact(shared, succeed):
     screen = succeed("inspect", shared / "tokenizer")
     for share in bpe.raw_agreements.values():
         assert percent_down(share).replace(" ", "") in screen
-    assert found["pretokenizer"] == "gpt2-digits"
+    assert found["pre_tokenizer"] == "gpt2-digits"
     assert [use["token"] for use in found["sample"]] == bpe.scaffold_tokens
     for use in found["sample"]:
         assert tuple(use["demolished"]) == bpe.demolish(use["token"])
@@ -519,10 +519,10 @@ BAD_TRAINING = {
     "doubled special token": (["text.txt", "--special-token", "<a>", "--special-token", "<a>"], "twice"),
     "empty special token": (["text.txt", "--special-token", ""], "--special-token is empty"),
     "special token of the alphabet": (["text.txt", "--eos-token", "x"], "'x' is a character of the alphabet"),
-    "unknown preset": (["text.txt", "--pretokenizer", "gpt5"], "gpt2-digits, gpt2, llama3, gpt4o"),
+    "unknown preset": (["text.txt", "--pre-tokenizer", "gpt5"], "gpt2-digits, gpt2, llama3, gpt4o"),
     "text among tables": (["counts.parquet", "text.txt"], "counts.parquet holds counts"),
     "text among tables of a pattern": (["count*", "text.txt"], "counts.parquet holds counts"),
-    "tables of another pre-tokenizer": (["counts.parquet", "--pretokenizer", "gpt2"], "with gpt2-digits"),
+    "tables of another pre-tokenizer": (["counts.parquet", "--pre-tokenizer", "gpt2"], "with gpt2-digits"),
     "unknown option": (["text.txt", "--vocabsize", "300"], "--vocabsize"),
     "no corpus": ([], "see hf-scaffold train --help"),
 }
@@ -737,7 +737,7 @@ def test_a_process_that_died_is_told_in_options(corpus, tmp_path, monkeypatch, f
         ("vocab_sizes[1] is 5", "--vocab-size is 5"),
         ("special_tokens: '<a>' is there twice", "--special-token: '<a>' is there twice"),
         ("count it with alphabet='chars'", "count it with --alphabet chars"),
-        ("pretokenizer='metaspace-unsplit' splits", "--pretokenizer metaspace-unsplit splits"),
+        ("pre_tokenizer='metaspace-unsplit' splits", "--pre-tokenizer metaspace-unsplit splits"),
         ("train with log=True", "train with --log"),
         ("log is a word, and so is alphabet", "log is a word, and so is alphabet"),
         ("/tmp/vocab_size.txt is no text", "/tmp/vocab_size.txt is no text"),

@@ -114,9 +114,9 @@ def test_any_rules_and_replacements_equal_the_slow_reference(rules, replacements
 
 
 def oracle_pretokens(text):
-    from hf_scaffold.text.pretokenizers import get_pretokenizer
+    from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
 
-    pre_tokenizer = get_pretokenizer("gpt2-digits").pre_tokenizer
+    pre_tokenizer = get_pre_tokenizer("gpt2-digits").pre_tokenizer
     return [text[a:b] for _, (a, b) in pre_tokenizer.pre_tokenize_str(text)]
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hf_scaffold._core.counter import PretokenCounter, last_cut, pretoken_offsets
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
-from hf_scaffold.text.pretokenizers import PRESETS, get_pretokenizer
+from hf_scaffold.text.pre_tokenizers import PRESETS, get_pre_tokenizer
 
 # A character for each way the patterns may treat one, and the traps: the long s (an s in (?i:'s)), the Kelvin
 # sign, title case, letters of no case, marks, numbers that are no decimal digits, white space, unassigned.
@@ -66,14 +66,14 @@ def counted(counter: PretokenCounter) -> dict[bytes, int]:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_scanner_equals_pipeline_on_many_scripts(preset):
     text = SAMPLE * 2
-    assert natively(text.encode(), preset) == get_pretokenizer(preset).pretokenize(text)
+    assert natively(text.encode(), preset) == get_pre_tokenizer(preset).pre_tokenize(text)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_scanner_equals_pipeline_on_every_code_point_of_the_first_two_planes(preset):
     codes = [*range(0xD800), *range(0xE000, 0x20000)]
     text = "".join(f"a{c}a {c}\n'{c}" for c in map(chr, codes))
-    assert natively(text.encode(), preset) == get_pretokenizer(preset).pretokenize(text)
+    assert natively(text.encode(), preset) == get_pre_tokenizer(preset).pre_tokenize(text)
 
 
 def test_class_table_is_what_the_installed_tokenizers_gives_on_every_code_point():
@@ -91,28 +91,28 @@ def test_class_table_is_what_the_installed_tokenizers_gives_on_every_code_point(
 @given(st.text(st.sampled_from(NASTY)))
 def test_scanner_equals_pipeline_on_nasty_text(text):
     for preset in PRESETS:
-        assert natively(text.encode(), preset) == get_pretokenizer(preset).pretokenize(text), preset
+        assert natively(text.encode(), preset) == get_pre_tokenizer(preset).pre_tokenize(text), preset
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_scanner_equals_pipeline_on_all_short_texts(preset):
-    pretokenizer = get_pretokenizer(preset)
+    pre_tokenizer = get_pre_tokenizer(preset)
     for characters in itertools.product(ROLES, repeat=3):
         text = "".join(characters)
-        assert natively(text.encode(), preset) == pretokenizer.pretokenize(text)
+        assert natively(text.encode(), preset) == pre_tokenizer.pre_tokenize(text)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_scanner_equals_pipeline_on_long_texts_of_few_characters(preset):
     """A scanner may look at dozens of bytes at once: every role in every place, runs across borders."""
     rng = random.Random(preset)
-    pretokenizer = get_pretokenizer(preset)
+    pre_tokenizer = get_pre_tokenizer(preset)
     for _ in range(1500):
         few = rng.choices([*NASTY, "'s", "'ll", "'re"], k=rng.randint(1, 6))
         text = ""
         while len(text) < 200:
             text += rng.choice(few) * (1 if rng.random() < 0.8 else rng.randint(2, 70))
-        assert natively(text.encode(), preset) == pretokenizer.pretokenize(text)
+        assert natively(text.encode(), preset) == pre_tokenizer.pre_tokenize(text)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -124,10 +124,10 @@ def test_scanner_equals_pipeline_wherever_the_text_ends(preset, tail):
     text = (
         "It isn't 'so', we'd say:\u3000« ça va ? »  日本語 \n\n1234 😀 they'll've ½'s //\n/ 字ABC!\u0301" * 3
     )
-    pretokenizer = get_pretokenizer(preset)
+    pre_tokenizer = get_pre_tokenizer(preset)
     for n in range(len(text)):
         cut = text[:n] + tail
-        assert natively(cut.encode(), preset) == pretokenizer.pretokenize(cut)
+        assert natively(cut.encode(), preset) == pre_tokenizer.pre_tokenize(cut)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -136,7 +136,7 @@ def test_contractions(preset):
     text = " ".join(
         f"{before}'{ending}{after}" for ending in endings for before in ["", "x", "X"] for after in ["", "y"]
     )
-    assert natively(text.encode(), preset) == get_pretokenizer(preset).pretokenize(text)
+    assert natively(text.encode(), preset) == get_pre_tokenizer(preset).pre_tokenize(text)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -303,7 +303,9 @@ def test_counts_are_those_of_the_pipeline(preset):
     counter.add([text.encode() for text in texts[:3]])
     counter.add([])
     counter.add(tuple(text.encode() for text in texts[3:]))
-    expected = Counter(pretoken for text in texts for pretoken in get_pretokenizer(preset).pretokenize(text))
+    expected = Counter(
+        pretoken for text in texts for pretoken in get_pre_tokenizer(preset).pre_tokenize(text)
+    )
     assert counted(counter) == expected
     assert len(counter) == len(expected)
 

@@ -31,7 +31,7 @@ from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.text.corpus import iter_documents
 from hf_scaffold.text.files import import_zstd
-from hf_scaffold.text.pretokenizers import get_pretokenizer
+from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
 
 PRESETS = ["gpt2", "gpt2-digits", "llama3", "gpt4o"]
 MAX = 2**63 - 1
@@ -45,8 +45,8 @@ NASTY = (
 )
 
 
-def whole(text: str, pretokenizer="gpt2-digits", normalizer=None) -> Counter[bytes]:
-    return Counter(get_pretokenizer(pretokenizer, normalizer).pretokenize(text))
+def whole(text: str, pre_tokenizer="gpt2-digits", normalizer=None) -> Counter[bytes]:
+    return Counter(get_pre_tokenizer(pre_tokenizer, normalizer).pre_tokenize(text))
 
 
 def write_all_kinds(folder: Path, text: str) -> list[Path]:
@@ -73,8 +73,8 @@ def write_all_kinds(folder: Path, text: str) -> list[Path]:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_blocks_of_every_size_give_the_pretokens_of_the_whole_file(tmp_path, preset):
-    pretokenize = get_pretokenizer(preset).pretokenize
-    expected = pretokenize(NASTY)
+    pre_tokenize = get_pre_tokenizer(preset).pre_tokenize
+    expected = pre_tokenize(NASTY)
     paths = [path for path in write_all_kinds(tmp_path, NASTY) if path.name.startswith("text")]
 
     def blocks_of(source, block_size):
@@ -84,7 +84,7 @@ def test_blocks_of_every_size_give_the_pretokens_of_the_whole_file(tmp_path, pre
     for block_size in range(1, len(NASTY.encode()) + 2):
         blocks = blocks_of(paths[0], block_size)
         for pieces in (blocks, blocks_of([NASTY], block_size)):
-            assert [pretoken for piece in pieces for pretoken in pretokenize(piece.decode())] == expected
+            assert [pretoken for piece in pieces for pretoken in pre_tokenize(piece.decode())] == expected
         assert all(blocks_of(path, block_size) == blocks for path in paths[1:])
         n_cut += len(blocks) > 1
     assert n_cut > len(NASTY) // 2
@@ -116,16 +116,16 @@ def test_a_file_longer_than_a_block_equals_its_text(tmp_path):
 # Sources
 
 
-@pytest.mark.parametrize("pretokenizer", [*PRESETS, Metaspace()])
-def test_every_kind_of_source_gives_the_same_table(tmp_path, pretokenizer):
-    text = NASTY.replace("\n", " ") if isinstance(pretokenizer, Metaspace) else NASTY
+@pytest.mark.parametrize("pre_tokenizer", [*PRESETS, Metaspace()])
+def test_every_kind_of_source_gives_the_same_table(tmp_path, pre_tokenizer):
+    text = NASTY.replace("\n", " ") if isinstance(pre_tokenizer, Metaspace) else NASTY
     dataset = datasets.Dataset.from_dict({"text": [text]})
     iterable = [[text], iter([text]), [[text]], dataset, dataset.to_iterable_dataset(), dataset["text"]]
-    expected = whole(text, pretokenizer)
+    expected = whole(text, pre_tokenizer)
     for source in (*write_all_kinds(tmp_path, text), *iterable):
-        counts = count(source, pretokenizer=pretokenizer, num_workers=1)
+        counts = count(source, pre_tokenizer=pre_tokenizer, num_workers=1)
         assert dict(counts) == expected
-        assert counts.pretokenizer == get_pretokenizer(pretokenizer)
+        assert counts.pre_tokenizer == get_pre_tokenizer(pre_tokenizer)
 
 
 def test_many_files_equal_their_documents(tmp_path):
@@ -136,18 +136,18 @@ def test_many_files_equal_their_documents(tmp_path):
     assert count(documents) == count(reversed(documents))
 
 
-def test_other_pretokenizers_read_text_files_by_line(tmp_path):
+def test_other_pre_tokenizers_read_text_files_by_line(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("a b\nb\n")
     lines = Split(Regex(r"\s+$"), behavior="isolated")
-    assert dict(count(path, pretokenizer=lines)) == {b"a b": 1, b"b": 1, b"\n": 2}
-    assert dict(count(["a b\nb\n"], pretokenizer=lines)) == {b"a b\nb": 1, b"\n": 1}
+    assert dict(count(path, pre_tokenizer=lines)) == {b"a b": 1, b"b": 1, b"\n": 2}
+    assert dict(count(["a b\nb\n"], pre_tokenizer=lines)) == {b"a b\nb": 1, b"\n": 1}
 
 
 def test_the_normalizer_comes_first():
     normalizer = Sequence([NFD(), Lowercase()])
     expected = {"cafe\u0301".encode(): 2, b" ": 1}
-    counts = count(["CAFÉ ", "café"], pretokenizer=Split(" ", "isolated"), normalizer=normalizer)
+    counts = count(["CAFÉ ", "café"], pre_tokenizer=Split(" ", "isolated"), normalizer=normalizer)
     assert dict(counts) == expected
     assert dict(count(["Á a"], normalizer=Lowercase())) == {"á".encode(): 1, b" a": 1}
 
@@ -165,14 +165,14 @@ def lines_of_text(n: int) -> list[str]:
     return [f"line {i % 97}, {NASTY[i % 97 :]}" for i in range(n)]
 
 
-@pytest.mark.parametrize("pretokenizer", ["gpt2-digits", "gpt4o", Whitespace()])
-def test_any_number_of_workers_gives_the_same_table(pretokenizer):
-    documents = lines_of_text(700 if pretokenizer == Whitespace() else 5000)
-    expected = count(documents, pretokenizer=pretokenizer, num_workers=1)
+@pytest.mark.parametrize("pre_tokenizer", ["gpt2-digits", "gpt4o", Whitespace()])
+def test_any_number_of_workers_gives_the_same_table(pre_tokenizer):
+    documents = lines_of_text(700 if pre_tokenizer == Whitespace() else 5000)
+    expected = count(documents, pre_tokenizer=pre_tokenizer, num_workers=1)
     for num_workers in (2, 3, 8, None):
-        assert count(documents, pretokenizer=pretokenizer, num_workers=num_workers) == expected
+        assert count(documents, pre_tokenizer=pre_tokenizer, num_workers=num_workers) == expected
     assert expected.total == sum(
-        sum(whole(text, pretokenizer).values()) * n for text, n in Counter(documents).items()
+        sum(whole(text, pre_tokenizer).values()) * n for text, n in Counter(documents).items()
     )
 
 
@@ -185,8 +185,8 @@ def test_spawned_workers_give_the_same_table(tmp_path):
         "if __name__ == '__main__':\n"
         "    multiprocessing.set_start_method(sys.argv[1])\n"
         "    documents = [f'document {i % 7}' for i in range(20_000)]\n"
-        "    counts = count(documents, pretokenizer=Whitespace(), num_workers=2)\n"
-        "    assert counts == count(documents, pretokenizer=Whitespace(), num_workers=1)\n"
+        "    counts = count(documents, pre_tokenizer=Whitespace(), num_workers=2)\n"
+        "    assert counts == count(documents, pre_tokenizer=Whitespace(), num_workers=1)\n"
         "    print(counts.total)\n"
     )
     for method in ("spawn", "fork"):
@@ -201,29 +201,29 @@ def test_an_unguarded_script_with_spawned_workers_is_told_why_it_fails(tmp_path)
         "from tokenizers.pre_tokenizers import Whitespace\n"
         "from hf_scaffold.counting.counts import count\n"
         "multiprocessing.set_start_method('spawn', force=True)\n"
-        "count(['text'] * 100_000, pretokenizer=Whitespace(), num_workers=2)\n"
+        "count(['text'] * 100_000, pre_tokenizer=Whitespace(), num_workers=2)\n"
     )
     result = subprocess.run([sys.executable, script], capture_output=True, text=True)
     assert result.returncode == 1
     assert "num_workers=1 needs no processes" in result.stderr
 
 
-@pytest.mark.parametrize("pretokenizer", ["gpt2", Whitespace()])
+@pytest.mark.parametrize("pre_tokenizer", ["gpt2", Whitespace()])
 @pytest.mark.parametrize("error", [RuntimeError("the stream broke"), KeyboardInterrupt()])
-def test_an_error_in_the_stream_stops_the_workers(pretokenizer, error):
+def test_an_error_in_the_stream_stops_the_workers(pre_tokenizer, error):
     def documents():
         yield from lines_of_text(2000)
         raise error
 
     threads = threading.active_count()
     with pytest.raises(type(error)):
-        count(documents(), pretokenizer=pretokenizer, num_workers=3)
+        count(documents(), pre_tokenizer=pre_tokenizer, num_workers=3)
     assert threading.active_count() == threads
     assert multiprocessing.active_children() == []
 
 
-@pytest.mark.parametrize("pretokenizer", ["'gpt2'", "Whitespace()"])
-def test_ctrl_c_stops_all_workers(pretokenizer):
+@pytest.mark.parametrize("pre_tokenizer", ["'gpt2'", "Whitespace()"])
+def test_ctrl_c_stops_all_workers(pre_tokenizer):
     program = (
         "import itertools\n"
         "from tokenizers.pre_tokenizers import Whitespace\n"
@@ -232,7 +232,7 @@ def test_ctrl_c_stops_all_workers(pretokenizer):
         "    for i in itertools.count():\n"
         "        if i == 1000: print('at work', flush=True)\n"
         "        yield 'a document of some words ' * 40\n"
-        f"count(documents(), pretokenizer={pretokenizer}, num_workers=2)\n"
+        f"count(documents(), pre_tokenizer={pre_tokenizer}, num_workers=2)\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-I", "-c", program],
@@ -282,12 +282,12 @@ def test_a_bad_number_of_workers(num_workers):
         count(["text"], num_workers=num_workers)
 
 
-@pytest.mark.parametrize("pretokenizer", ["gpt2", Whitespace()])
-def test_progress_reaches_the_end(tmp_path, pretokenizer):
+@pytest.mark.parametrize("pre_tokenizer", ["gpt2", Whitespace()])
+def test_progress_reaches_the_end(tmp_path, pre_tokenizer):
     path = tmp_path / "text.txt"
     path.write_text("some text\n" * 300_000)
     reports: list[tuple[int, int | None]] = []
-    count(path, pretokenizer=pretokenizer, num_workers=2, progress=lambda *report: reports.append(report))
+    count(path, pre_tokenizer=pre_tokenizer, num_workers=2, progress=lambda *report: reports.append(report))
     assert reports == sorted(reports)
     assert len(reports) > 2
     assert reports[-1] == (3_000_000, 3_000_000)
@@ -301,30 +301,30 @@ def test_a_corpus_without_text(tmp_path):
     empty.write_bytes(b"")
     blank = tmp_path / "blank.txt"
     blank.write_bytes(" \r\n\t\u00a0\u3000\n".encode())
-    for pretokenizer in ("gpt2-digits", "llama3", Metaspace()):
+    for pre_tokenizer in ("gpt2-digits", "llama3", Metaspace()):
         for source, name in (
             (empty, r"'.*/empty\.txt': it gave no pre-tokens"),
             ([], "a list: it gave no pre-tokens"),
             (["", ""], "a list: it gave no pre-tokens"),
         ):
             with pytest.raises(CorpusError, match=f"nothing to count in {name}"):
-                count(source, pretokenizer=pretokenizer, num_workers=2)
-    for pretokenizer in ("gpt2-digits", "llama3", Split(" ", "isolated")):
+                count(source, pre_tokenizer=pre_tokenizer, num_workers=2)
+    for pre_tokenizer in ("gpt2-digits", "llama3", Split(" ", "isolated")):
         with pytest.raises(CorpusError, match=r"nothing to count in '.*/blank\.txt': it is all whitespace"):
-            count(blank, pretokenizer=pretokenizer)
+            count(blank, pre_tokenizer=pre_tokenizer)
 
 
 def test_an_unknown_preset_is_refused_before_anything_is_read():
     with pytest.raises(ConfigurationError, match="gpt2-digits"):
-        count("nowhere.txt", pretokenizer="gpt3")
+        count("nowhere.txt", pre_tokenizer="gpt3")
 
 
 def test_errors_of_the_corpus_pass_through_the_workers(tmp_path):
     path = tmp_path / "text.txt"
     path.write_bytes(b"text " * 600_000 + b"\xff")
-    for pretokenizer in ("gpt2", Whitespace()):
+    for pre_tokenizer in ("gpt2", Whitespace()):
         with pytest.raises(CorpusError, match="byte 0xff at offset 3000000"):
-            count(path, pretokenizer=pretokenizer, num_workers=2)
+            count(path, pre_tokenizer=pre_tokenizer, num_workers=2)
 
 
 # The table
@@ -361,11 +361,11 @@ def test_look_up_by_bytes_or_str():
             table[missing]
 
 
-def test_tables_differ_by_pretokens_counts_and_pretokenizer():
+def test_tables_differ_by_pretokens_counts_and_pre_tokenizer():
     table = PreTokenCounts.from_mapping({"ab": 1, "c": 1})
     assert table != PreTokenCounts.from_mapping({"a": 1, "bc": 1})
     assert table != PreTokenCounts.from_mapping({"ab": 1, "c": 2})
-    assert table != PreTokenCounts.from_mapping({"ab": 1, "c": 1}, pretokenizer="gpt2")
+    assert table != PreTokenCounts.from_mapping({"ab": 1, "c": 1}, pre_tokenizer="gpt2")
     assert table != {b"ab": 1, b"c": 1}
 
 
@@ -443,9 +443,9 @@ def test_merging_shards_equals_counting_them_together():
     assert reduce(PreTokenCounts.merge, map(count, shards)) == count(together)
 
 
-def test_merge_refuses_other_pretokenizers_and_names_both():
-    table = PreTokenCounts.from_mapping({"a": 1}, pretokenizer="gpt2")
-    other = PreTokenCounts.from_mapping({"a": 1}, pretokenizer=Whitespace())
+def test_merge_refuses_other_pre_tokenizers_and_names_both():
+    table = PreTokenCounts.from_mapping({"a": 1}, pre_tokenizer="gpt2")
+    other = PreTokenCounts.from_mapping({"a": 1}, pre_tokenizer=Whitespace())
     with pytest.raises(ConfigurationError, match=r"different pre-tokenizers: 'gpt2' and \{.*Whitespace"):
         table.merge(table, other)
 
@@ -463,9 +463,9 @@ def test_merge_refuses_an_overflow_and_names_the_pretoken():
 
 @given(tables, st.sampled_from([*PRESETS, Whitespace()]))
 @settings(max_examples=30, deadline=None)
-def test_save_and_load(tmp_path_factory, mapping, pretokenizer):
+def test_save_and_load(tmp_path_factory, mapping, pre_tokenizer):
     path = tmp_path_factory.mktemp("counts") / "counts.parquet"
-    table = PreTokenCounts.from_mapping(mapping, pretokenizer=pretokenizer)
+    table = PreTokenCounts.from_mapping(mapping, pre_tokenizer=pre_tokenizer)
     table.save(path)
     assert PreTokenCounts.load(path) == table
     data = path.read_bytes()
@@ -494,7 +494,7 @@ def test_the_file_does_not_depend_on_hash_seed_order_or_workers(tmp_path):
         "documents = [f'document {i} of {i * i}' for i in range(20_000)]\n"
         "documents = documents[seed:] + documents[:seed]\n"
         "count(documents, num_workers=seed).save(f'{folder}/{seed}-preset')\n"
-        "count(documents, num_workers=seed, pretokenizer=Whitespace()).save(f'{folder}/{seed}-other')\n"
+        "count(documents, num_workers=seed, pre_tokenizer=Whitespace()).save(f'{folder}/{seed}-other')\n"
     )
     for seed in (1, 2):
         environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
@@ -525,7 +525,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch, call, error):
 def write_table(path: Path, metadata=None, **columns) -> Path:
     good = {
         "hf_scaffold.format_version": "1",
-        "hf_scaffold.pretokenizer": get_pretokenizer("gpt2").to_json(),
+        "hf_scaffold.pretokenizer": get_pre_tokenizer("gpt2").to_json(),
     }
     table = pyarrow.table(columns)
     pyarrow.parquet.write_table(table.replace_schema_metadata({**good, **(metadata or {})}), path)
@@ -581,29 +581,31 @@ def test_truncated_and_missing_files(tmp_path):
         PreTokenCounts.load(tmp_path / "nowhere.parquet")
 
 
-def test_repr_tells_size_and_pretokenizer():
-    table = PreTokenCounts.from_mapping({"a": 3, "b": 4}, pretokenizer="llama3")
-    assert repr(table) == "PreTokenCounts(2 distinct pre-tokens, 7 in all, pretokenizer='llama3')"
+def test_repr_tells_size_and_pre_tokenizer():
+    table = PreTokenCounts.from_mapping({"a": 3, "b": 4}, pre_tokenizer="llama3")
+    assert repr(table) == "PreTokenCounts(2 distinct pre-tokens, 7 in all, pre_tokenizer='llama3')"
 
 
 # ---- text that is no words
 
 
-@pytest.mark.parametrize("pretokenizer", ["gpt2", Whitespace()], ids=["preset", "custom"])
-def test_pretokens_beyond_the_limit_are_left_out_and_said_so(pretokenizer):
+@pytest.mark.parametrize("pre_tokenizer", ["gpt2", Whitespace()], ids=["preset", "custom"])
+def test_pretokens_beyond_the_limit_are_left_out_and_said_so(pre_tokenizer):
     texts = ["short " + "z" * 13, "x" * 10, "é" * 5 + "x", "y" * 12]
     with pytest.warns(UserWarning, match="left out 2 pre-tokens of more than 11 bytes"):
-        counts = count(texts, pretokenizer=pretokenizer, num_workers=1, max_pretoken_length=11)
+        counts = count(texts, pre_tokenizer=pre_tokenizer, num_workers=1, max_pretoken_length=11)
     assert max(map(len, counts)) == 11
     assert b"x" * 10 in counts
     assert "ééééé".encode() + b"x" in counts
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert dict(count(texts[1:3], pretokenizer=pretokenizer, num_workers=1, max_pretoken_length=11)) == {
+        assert dict(
+            count(texts[1:3], pre_tokenizer=pre_tokenizer, num_workers=1, max_pretoken_length=11)
+        ) == {
             b"x" * 10: 1,
             "éééééx".encode(): 1,
         }
-    everything = count(texts, pretokenizer=pretokenizer, num_workers=1, max_pretoken_length=None)
+    everything = count(texts, pre_tokenizer=pre_tokenizer, num_workers=1, max_pretoken_length=None)
     assert b"y" * 12 in everything
 
 

@@ -22,8 +22,8 @@ from transformers import AutoTokenizer
 
 import hf_scaffold as hs
 from hf_scaffold.errors import ArtifactError
+from hf_scaffold.text.pre_tokenizers import PRESETS, get_pre_tokenizer
 from hf_scaffold.text.presets import preset_of
-from hf_scaffold.text.pretokenizers import PRESETS, get_pretokenizer
 
 TEXTS = [
     "", "a", " Arizona banana", "international<|eos|> zona", "<w3> x<w4>ana<|call|>", "日本語 été\u0301 🙂🙃",
@@ -265,8 +265,8 @@ print(*sorted({{"transformers", "tokenizers", "pyarrow", "huggingface_hub", "tor
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_are_known_by_their_entries(name):
-    assert preset_of(json.loads(get_pretokenizer(name).to_json())["pre_tokenizer"]) == name
-    entry = json.loads(get_pretokenizer(name).to_json())["pre_tokenizer"]
+    assert preset_of(json.loads(get_pre_tokenizer(name).to_json())["pre_tokenizer"]) == name
+    entry = json.loads(get_pre_tokenizer(name).to_json())["pre_tokenizer"]
     assert preset_of({**entry, "more": True}) is None
 
 

@@ -33,7 +33,7 @@ def plain(merges, alphabet, prefix="", **settings):
 
 def table(counts, tokenizer):
     return hs.PreTokenCounts.from_mapping(
-        counts, pretokenizer=hs.get_pretokenizer(tokenizer, alphabet="chars")
+        counts, pre_tokenizer=hs.get_pre_tokenizer(tokenizer, alphabet="chars")
     )
 
 
@@ -112,7 +112,7 @@ def test_on_its_own_text_it_finds_the_scaffolds_of_training(counts, n_merges):
 @pytest.fixture(scope="module")
 def gpt2(english_text):
     """As GPT-2's: byte-level, its special token behind all others."""
-    counts = hs.count([english_text], pretokenizer="gpt2")
+    counts = hs.count([english_text], pre_tokenizer="gpt2")
     bpe = hs.train(counts, 2000, scaffold=False)
     vocab = {**bpe.vocab, "<|endoftext|>": len(bpe.vocab)}
     backend = Tokenizer(models.BPE(vocab, bpe.merges))
@@ -132,7 +132,7 @@ def conversion(request, gpt2, english_text):
 
 
 def test_on_real_text_the_scaffolds_are_those_of_training(gpt2, english_text):
-    counts = hs.count([english_text], pretokenizer="gpt2")
+    counts = hs.count([english_text], pre_tokenizer="gpt2")
     found = audit_tokenizer(gpt2, counts)
     n_merges, trained_scaffolds = 0, set()
     for event in hs.train(counts, 1900, log=True).log.events:  # up to the merge behind the tokenizer's last
@@ -202,7 +202,7 @@ def test_everything_else_comes_along(conversion, tmp_path):
 
 
 def test_raw_agreement_is_measured(conversion, english_text):
-    counts = hs.count([english_text], pretokenizer="gpt2")
+    counts = hs.count([english_text], pre_tokenizer="gpt2")
     pretokens = [pretoken.decode() for pretoken in counts]
     raw = PreTrainedTokenizerFast(tokenizer_object=conversion.tokenizer.backend_tokenizer)
     exact, nearly = (tokenizer(pretokens)["input_ids"] for tokenizer in (conversion.tokenizer, raw))
@@ -222,7 +222,7 @@ def test_raw_agreement_is_measured(conversion, english_text):
 def test_exactly_as_the_slow_reference_encodes(conversion, english_text):
     scaffold = conversion.tokenizer.scaffold
     merges = [tuple(pair) for pair in scaffold["merges"]]
-    [*pretokens] = hs.count([english_text], pretokenizer="gpt2")
+    [*pretokens] = hs.count([english_text], pre_tokenizer="gpt2")
     for pretoken in pretokens[:: len(pretokens) // 100]:
         expected = oracle.encode(bytes_to_symbols(pretoken), scaffold["demolish"].keys(), merges)
         assert conversion.tokenizer(pretoken.decode()).tokens()[:-1] == expected
@@ -391,7 +391,7 @@ def test_what_cannot_be_audited_is_refused(conversion, gpt2, tmp_path):
     with pytest.raises(ConfigurationError, match="a fast tokenizer is needed"):
         audit_tokenizer(3, ["a"])
     with pytest.raises(ConfigurationError, match="the counts were made with"):
-        audit_tokenizer(gpt2, hs.count(["a"], pretokenizer="llama3"))
+        audit_tokenizer(gpt2, hs.count(["a"], pre_tokenizer="llama3"))
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ConfigurationError, match=r"tokenizer\.json can't be read as a tokenizer"):
         audit_tokenizer(tmp_path / "tokenizer.json", ["a"])

@@ -210,7 +210,7 @@ def test_a_tiktoken_file(counts, held_out, tmp_path, name, preset):
     lines = [f"{base64.b64encode(token).decode()} {rank}\n" for token, rank in ranks.items()]
     path.write_text("".join(lines))
     backend = hs.load_tokenizer(path)
-    assert hs.get_pretokenizer(backend).preset == preset
+    assert hs.get_pre_tokenizer(backend).preset == preset
     if preset == "gpt4o":
         reference = tiktoken.Encoding("x", pat_str=GPT4O_PATTERN, mergeable_ranks=ranks, special_tokens={})
         assert backend.encode(held_out).ids == reference.encode_ordinary(held_out)

@@ -368,7 +368,7 @@ def test_a_tokenizer_with_its_own_way_to_cut_encodes_the_text(novel):
     assert evaluation.n_bytes == len(novel.encode())
     assert backend.truncation["max_length"] == 3  # it is left as it was
     # The same from counts that were cut the same way.
-    counts = hs.count([novel], pretokenizer=backend, alphabet="chars")
+    counts = hs.count([novel], pre_tokenizer=backend, alphabet="chars")
     assert np.array_equal(hs.evaluate(backend, counts).token_frequencies, evaluation.token_frequencies)
 
 
@@ -419,7 +419,7 @@ def test_long_pretokens_are_part_of_the_text():
     text = hs.EvaluationText(["a", "x" * 1_000_001])  # one more than counting keeps for training
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert text.counts(hs.get_pretokenizer("gpt2")).n_bytes == text.n_bytes == 1_000_002
+        assert text.counts(hs.get_pre_tokenizer("gpt2")).n_bytes == text.n_bytes == 1_000_002
 
 
 def test_large_counts_are_exact(scaffold):
@@ -432,7 +432,7 @@ def test_large_counts_are_exact(scaffold):
 
 
 def test_refusals(counts, scaffold, tmp_path):
-    other = hs.PreTokenCounts.from_mapping(WORDS, pretokenizer="gpt2")
+    other = hs.PreTokenCounts.from_mapping(WORDS, pre_tokenizer="gpt2")
     with pytest.raises(
         ConfigurationError, match="ScaffoldBPE does not cut text as these counts were cut, by"
     ):

@@ -18,7 +18,7 @@ from hf_scaffold.evaluation.metrics import EvaluationText
 from hf_scaffold.report.passages import choose_passage, differing_share, split_passage
 from hf_scaffold.report.report import BASELINE_NAMES, DEFAULT_BASELINES, make_report
 from hf_scaffold.text.byte_level import symbols_to_bytes
-from hf_scaffold.text.pretokenizers import get_pretokenizer
+from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
 
 ARROWS = {True: "↑", False: "↓", None: ""}
 VOID = {"meta", "input", "br", "hr", "img", "link"}
@@ -494,11 +494,11 @@ def test_the_command_writes_each_form(files, capsys):
 def test_the_command_compares_and_takes_options(files, texts):
     hs.train_tokenizer([texts[0]], 300).save_pretrained(files / "mine")
     options = ["--compare", files / "mine", "--special-token", "<s>", "--passage", "own text"]
-    options += ["--pretokenizer", "gpt2", "--baseline", "wordpiece"]
+    options += ["--pre-tokenizer", "gpt2", "--baseline", "wordpiece"]
     assert run(files, *options, "-o", files / "report.json") == 0
     facts = json.loads((files / "report.json").read_text(encoding="utf-8"))
     assert facts["tokenizers"] == ["Scaffold-BPE", "BPE", "WordPiece", str(files / "mine")]
-    assert facts["settings"] == {"vocab_size": 600, "special_tokens": ["<s>"], "pretokenizer": "gpt2"}
+    assert facts["settings"] == {"vocab_size": 600, "special_tokens": ["<s>"], "pre_tokenizer": "gpt2"}
     assert facts["passage"]["text"] == "own text"
 
 
@@ -559,7 +559,7 @@ def test_texts_that_come_only_once(texts):
     for once in (iter(texts), (text for text in texts), map(str, texts), Again(texts, True)):
         assert make_report(once, 600, baselines=[]).to_dict()["texts"][0]["n_bytes"] == expected
     text = EvaluationText(Again(texts, False))
-    text.counts(get_pretokenizer())
+    text.counts(get_pre_tokenizer())
     with pytest.raises(hs.CorpusError, match=r"an Again gave its texts only once.* give a list"):
         text.n_bytes  # noqa: B018
 
@@ -590,8 +590,8 @@ def no_work(monkeypatch):
         (["-o", "r.md", "--baseline", "bpee"], "there is no baseline 'bpee'; there are bpe, wordpiece"),
         (["-o", "r.md", "--baseline", "bpe", "--all-baselines"], "--baseline or --all-baselines"),
         (["-o", "r.md", "--compare", "{files}/missing.json"], "there is no file"),
-        (["-o", "r.md", "--pretokenizer", "gpt9"], "gpt9"),
-        (["-o", "r.md", "--pretokenizer", "bert"], "bert"),
+        (["-o", "r.md", "--pre-tokenizer", "gpt9"], "gpt9"),
+        (["-o", "r.md", "--pre-tokenizer", "bert"], "bert"),
         (["-o", "r.md", "--passage", "\udce9"], "the passage holds a lone surrogate"),
         (
             ["-o", "r.md", "--vocab-size", "513"],

@@ -322,7 +322,7 @@ ADDED = {
 @pytest.mark.parametrize("preset", hs.PRESETS)
 def test_every_cut_is_safe(content, flags, preset):
     tokenizer = toys.tokenizer()
-    tokenizer.backend_tokenizer.pre_tokenizer = hs.get_pretokenizer(preset).pre_tokenizer
+    tokenizer.backend_tokenizer.pre_tokenizer = hs.get_pre_tokenizer(preset).pre_tokenizer
     tokenizer.add_tokens([AddedToken(content, **ADDED[flags])])
     text = (
         f"hugs {content} 12 {content}zone.{content}\n{content}\n\n  one two' {content} été,one two\n日本 語"

@@ -256,4 +256,4 @@ def test_like_refuses_what_it_cannot_follow():
         hs.train_tokenizer(TEXTS, 500, like="gpt2")
     like = PreTrainedTokenizerFast(tokenizer_object=byte_level_bpe())
     with pytest.raises(hs.ConfigurationError, match="come from like"):
-        hs.train_tokenizer(TEXTS, 500, like=like, pretokenizer="gpt2")
+        hs.train_tokenizer(TEXTS, 500, like=like, pre_tokenizer="gpt2")

@@ -424,7 +424,7 @@ def test_a_folder_that_can_not_be_written_to_says_what_to_do(files, folder, monk
 def bpes():
     text = "it's the cat's that sat, the hats that fit and the cats' mats"
     logged = hs.train(hs.count([text]), 269, log=True, special_tokens=["<|endoftext|>"])
-    by_character = hs.train(hs.count([text], alphabet="chars", pretokenizer="metaspace-unsplit"), 17)
+    by_character = hs.train(hs.count([text], alphabet="chars", pre_tokenizer="metaspace-unsplit"), 17)
     return logged, by_character
 
 

@@ -36,8 +36,8 @@ AFFIXES = [
 ]
 
 
-def table(counts, pretokenizer="whitespace-split"):
-    return hs.PreTokenCounts.from_mapping(counts, pretokenizer=pretokenizer, alphabet="chars")
+def table(counts, pre_tokenizer="whitespace-split"):
+    return hs.PreTokenCounts.from_mapping(counts, pre_tokenizer=pre_tokenizer, alphabet="chars")
 
 
 def train(counts, vocab_size, prefix="", suffix="", **options):
@@ -122,8 +122,8 @@ def model_settings(bpe):
 def tokenizer_with(model, bpe):
     """A stock tokenizer with the artifact's pipeline."""
     tokenizer = Tokenizer(model)
-    tokenizer.normalizer = bpe.pretokenizer.normalizer
-    tokenizer.pre_tokenizer = bpe.pretokenizer.pre_tokenizer
+    tokenizer.normalizer = bpe.pre_tokenizer.normalizer
+    tokenizer.pre_tokenizer = bpe.pre_tokenizer.pre_tokenizer
     return tokenizer
 
 
@@ -306,7 +306,7 @@ def test_without_scaffolds_equals_bpe_trainer(counts, affixes, n_merges, limit_a
 @pytest.mark.parametrize(("prefix", "suffix"), AFFIXES[:4])
 def test_equals_bpe_trainer_on_real_text(english_text, prefix, suffix):
     """In its order of the characters with affixes, as above."""
-    counts = hs.count([english_text[:200_000]], pretokenizer="whitespace-split", alphabet="chars")
+    counts = hs.count([english_text[:200_000]], pre_tokenizer="whitespace-split", alphabet="chars")
     words = {pretoken.decode(): n for pretoken, n in counts.items()}
     vocab, merges = bpe_trainer(words, 1500, prefix, suffix)
     ours = train(words, 1500, prefix, suffix, scaffold=False, unk_token="<unk>")
@@ -390,28 +390,28 @@ APART = "The étude , naïve nation ; x_y ② the end ."
 PIPELINES = {
     "metaspace": ({}, TEXT),
     "metaspace, unsplit, NFKC": (
-        {"pretokenizer": "metaspace-unsplit", "normalizer": normalizers.NFKC()},
+        {"pre_tokenizer": "metaspace-unsplit", "normalizer": normalizers.NFKC()},
         TEXT.replace("②", "2"),
     ),
     "metaspace with affixes": (BOTH, TEXT),
     "byte fallback": ({"byte_fallback": True, "limit_alphabet": 30}, TEXT),
-    "whole text": ({"pretokenizer": pre_tokenizers.Sequence([]), "normalizer": normalizers.NFC()}, TEXT),
-    "Llama's normalizer": ({"pretokenizer": pre_tokenizers.Sequence([]), "normalizer": LLAMA}, TEXT),
+    "whole text": ({"pre_tokenizer": pre_tokenizers.Sequence([]), "normalizer": normalizers.NFC()}, TEXT),
+    "Llama's normalizer": ({"pre_tokenizer": pre_tokenizers.Sequence([]), "normalizer": LLAMA}, TEXT),
     "lowercase": ({"normalizer": normalizers.Lowercase()}, TEXT.lower()),
-    "suffix": ({"pretokenizer": "whitespace-split", "end_of_word_suffix": "</w>"}, SPACED),
-    "prefix": ({"pretokenizer": "whitespace-split", "continuing_subword_prefix": "##"}, SPACED),
-    "both": ({"pretokenizer": "whitespace", **BOTH}, APART),
-    "whitespace": ({"pretokenizer": "whitespace", "end_of_word_suffix": "</w>", "fuse_unk": True}, APART),
+    "suffix": ({"pre_tokenizer": "whitespace-split", "end_of_word_suffix": "</w>"}, SPACED),
+    "prefix": ({"pre_tokenizer": "whitespace-split", "continuing_subword_prefix": "##"}, SPACED),
+    "both": ({"pre_tokenizer": "whitespace", **BOTH}, APART),
+    "whitespace": ({"pre_tokenizer": "whitespace", "end_of_word_suffix": "</w>", "fuse_unk": True}, APART),
     "bert": (
-        {"pretokenizer": "bert", "continuing_subword_prefix": "##"},
+        {"pre_tokenizer": "bert", "continuing_subword_prefix": "##"},
         APART.replace("_", " _ "),
     ),
-    "no affixes": ({"pretokenizer": "whitespace-split"}, "".join(TEXT.split())),
-    "bytes with suffix": ({"pretokenizer": byte_level(), "end_of_word_suffix": "</w>"}, SPACED),
-    "bytes with prefix": ({"pretokenizer": byte_level(), "continuing_subword_prefix": "##"}, SPACED),
-    "bytes with both": ({"pretokenizer": byte_level(), **BOTH}, SPACED),
+    "no affixes": ({"pre_tokenizer": "whitespace-split"}, "".join(TEXT.split())),
+    "bytes with suffix": ({"pre_tokenizer": byte_level(), "end_of_word_suffix": "</w>"}, SPACED),
+    "bytes with prefix": ({"pre_tokenizer": byte_level(), "continuing_subword_prefix": "##"}, SPACED),
+    "bytes with both": ({"pre_tokenizer": byte_level(), **BOTH}, SPACED),
     "bytes with spaces": (
-        {"pretokenizer": pre_tokenizers.ByteLevel(add_prefix_space=False), **BOTH},
+        {"pre_tokenizer": pre_tokenizers.ByteLevel(add_prefix_space=False), **BOTH},
         TEXT,
     ),
 }
@@ -422,7 +422,7 @@ def pipeline(request, english_text):
     """(tokenizer, artifact, restored): a pipeline trained on a novel and on TEXT."""
     arguments, restored = PIPELINES[request.param]
     corpus = [*english_text[:60_000].splitlines(keepends=True), TEXT, *TEXT.split("x")]
-    counting = {name: arguments[name] for name in ("pretokenizer", "normalizer") if name in arguments}
+    counting = {name: arguments[name] for name in ("pre_tokenizer", "normalizer") if name in arguments}
     training = {name: value for name, value in arguments.items() if name not in counting}
     counts = hs.count(corpus, alphabet="chars", num_workers=1, **counting)
     bpe = hs.train(counts, 700, unk_token="<unk>", special_tokens=["<s>"], **training)
@@ -434,9 +434,9 @@ NASTY = ["", " ", "nation", " the  end ", "日本🙂", "x</w>y ### #", "naïve�
 
 def test_ids_are_those_of_the_artifact(pipeline, english_text):
     tokenizer, bpe, _ = pipeline
-    cutter = bpe.pretokenizer
+    cutter = bpe.pre_tokenizer
     for text in [*NASTY[:7], *NASTY[8:], *english_text[60_000:70_000].splitlines()]:
-        ids = [i for row in bpe.encode(cutter.pretokenize(text)) for i in row]
+        ids = [i for row in bpe.encode(cutter.pre_tokenize(text)) for i in row]
         assert tokenizer(text)["input_ids"] == ids
         assert tokenizer(text, return_offsets_mapping=True)["input_ids"] == ids
         assert tokenizer._encode_without_added_tokens(text) == ids
@@ -522,23 +522,23 @@ def test_characters_outside_the_alphabet_become_bytes(counts, texts):
 
 
 def test_counts_of_different_alphabets_do_not_merge(tmp_path):
-    characters = hs.count(["naïve ②"], alphabet="chars", pretokenizer=pre_tokenizers.Whitespace())
+    characters = hs.count(["naïve ②"], alphabet="chars", pre_tokenizer=pre_tokenizers.Whitespace())
     assert dict(characters) == {"naïve".encode(): 1, "②".encode(): 1}
     with pytest.raises(ConfigurationError, match="different pre-tokenizers"):
-        characters.merge(hs.count(["naïve"], pretokenizer=pre_tokenizers.Whitespace()))
+        characters.merge(hs.count(["naïve"], pre_tokenizer=pre_tokenizers.Whitespace()))
     characters.save(tmp_path / "counts.parquet")
     loaded = hs.PreTokenCounts.load(tmp_path / "counts.parquet")
     assert loaded == characters
-    assert loaded.pretokenizer.alphabet == "chars"
+    assert loaded.pre_tokenizer.alphabet == "chars"
 
 
 def test_files_of_bytes_do_not_name_the_alphabet():
     """They are what they were before there was another, and load as they did."""
-    cutter = hs.get_pretokenizer("gpt2")
+    cutter = hs.get_pre_tokenizer("gpt2")
     assert "alphabet" not in cutter.to_json()
-    assert hs.Pretokenizer.from_json(cutter.to_json()).alphabet == "bytes"
-    unsplit = hs.get_pretokenizer("metaspace-unsplit", alphabet="chars")
-    assert hs.Pretokenizer.from_json(unsplit.to_json()) == unsplit
+    assert hs.PreTokenizer.from_json(cutter.to_json()).alphabet == "bytes"
+    unsplit = hs.get_pre_tokenizer("metaspace-unsplit", alphabet="chars")
+    assert hs.PreTokenizer.from_json(unsplit.to_json()) == unsplit
 
 
 def test_workers_count_characters_alike():
@@ -550,7 +550,7 @@ def test_workers_count_characters_alike():
 
 def test_merges_with_spaces_are_saved_as_json(tmp_path):
     counts = hs.PreTokenCounts.from_mapping(
-        {"of the\n": 9, "of a": 5}, alphabet="chars", pretokenizer=pre_tokenizers.Sequence([])
+        {"of the\n": 9, "of a": 5}, alphabet="chars", pre_tokenizer=pre_tokenizers.Sequence([])
     )
     bpe = hs.train(counts, 11)
     assert any(" " in token for token in bpe.tokens[7:])
@@ -572,7 +572,7 @@ def test_merges_with_spaces_are_saved_as_json(tmp_path):
 @pytest.mark.parametrize("end", ["\n", "\r"])
 def test_merges_with_line_ends_are_saved_as_json(end, tmp_path):
     counts = hs.PreTokenCounts.from_mapping(
-        {f"of{end}": 9}, alphabet="chars", pretokenizer=pre_tokenizers.Sequence([])
+        {f"of{end}": 9}, alphabet="chars", pre_tokenizer=pre_tokenizers.Sequence([])
     )
     bpe = hs.train(counts, 5)
     assert f"of{end}" in bpe.tokens
@@ -636,19 +636,19 @@ def test_bad_options_are_refused_before_training(options, message):
 
 @pytest.mark.parametrize("name", hs.CHARACTER_PRESETS)
 def test_every_preset_for_characters(name):
-    counts = hs.count(["two words, naïve"], pretokenizer=name, alphabet="chars", num_workers=1)
+    counts = hs.count(["two words, naïve"], pre_tokenizer=name, alphabet="chars", num_workers=1)
     assert any("naïve" in pretoken.decode() for pretoken in counts)
 
 
 def test_presets_go_with_their_alphabet():
     with pytest.raises(ConfigurationError, match=r"'gpt2' does not go with alphabet='chars'.*metaspace"):
-        hs.count(["text"], pretokenizer="gpt2", alphabet="chars")
+        hs.count(["text"], pre_tokenizer="gpt2", alphabet="chars")
     with pytest.raises(ConfigurationError, match="'bert' does not go with alphabet='bytes'"):
-        hs.count(["text"], pretokenizer="bert")
+        hs.count(["text"], pre_tokenizer="bert")
     with pytest.raises(ConfigurationError, match="alphabet is 'letters'; it must be one of bytes, chars"):
         hs.count(["text"], alphabet="letters")
     with pytest.raises(ConfigurationError, match="is for bytes, not for chars"):
-        hs.get_pretokenizer(hs.get_pretokenizer("gpt2"), alphabet="chars")
+        hs.get_pre_tokenizer(hs.get_pre_tokenizer("gpt2"), alphabet="chars")
 
 
 @pytest.mark.parametrize(("pretokens", "row"), [([b"a", b"\xe9"], 1), ([b"a\xc3", b"\xa9b"], 1)])
@@ -669,7 +669,7 @@ def test_initial_alphabet_keeps_what_does_not_occur():
         ({"unk_token": "<gone>"}, "unk_token: '<gone>' is no special token"),
         ({"unk_token": "b"}, "unk_token: 'b' is no special token"),
         ({"continuing_subword_prefix": None}, "demolish|vocab|merge"),
-        ({"pretokenizer": hs.get_pretokenizer("gpt2")}, "is .*, but the alphabet is bytes"),
+        ({"pre_tokenizer": hs.get_pre_tokenizer("gpt2")}, "is .*, but the alphabet is bytes"),
     ],
 )
 def test_an_artifact_whose_parts_contradict_each_other_is_refused(changes, message):
@@ -745,7 +745,7 @@ def command(capsys, *arguments):
 def test_commands_for_characters(english_text, tmp_path, capsys):
     corpus = tmp_path / "corpus.txt"
     corpus.write_text(english_text[:40_000], encoding="utf-8")
-    counting = ["--alphabet", "chars", "--pretokenizer", "whitespace", "--num-workers", 1]
+    counting = ["--alphabet", "chars", "--pre-tokenizer", "whitespace", "--num-workers", 1]
     training = ["--vocab-size", 400, "--unk-token", "<unk>", "--end-of-word-suffix", "</w>"]
     training += ["--continuing-subword-prefix", "##"]
     code, _, error = command(capsys, "count", corpus, "-o", tmp_path / "c.parquet", *counting)
@@ -772,7 +772,7 @@ def test_commands_for_characters(english_text, tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--unk-token", "<unk>"], "--unk-token needs an alphabet of characters"),
-        (["--alphabet", "chars", "--pretokenizer", "gpt2"], "'gpt2' does not go with --alphabet chars"),
+        (["--alphabet", "chars", "--pre-tokenizer", "gpt2"], "'gpt2' does not go with --alphabet chars"),
         (
             ["--alphabet", "chars", "--byte-fallback", "--end-of-word-suffix", "</w>"],
             "--byte-fallback goes neither",

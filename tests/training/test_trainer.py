@@ -157,7 +157,7 @@ def bpe_trainer_merges(texts, pre_tokenizer, vocab_size, **options):
 
 
 def test_without_scaffolds_equals_bpe_trainer_on_real_text(english_text):
-    counts = hs.count([english_text], pretokenizer="gpt2")
+    counts = hs.count([english_text], pre_tokenizer="gpt2")
     bpe = hs.train(counts, 3000, scaffold=False, special_tokens=["<|endoftext|>"])
     assert bpe.merges == bpe_trainer_merges(
         [english_text],
@@ -182,7 +182,7 @@ def test_without_scaffolds_equals_bpe_trainer_on_real_text(english_text):
     ids=str,
 )
 def test_options_mean_what_they_mean_for_bpe_trainer(english_text, options):
-    counts = hs.count([english_text[:200_000]], pretokenizer="gpt2")
+    counts = hs.count([english_text[:200_000]], pre_tokenizer="gpt2")
     ours = dict(options)
     ours.setdefault("initial_alphabet", ())
     with warnings.catch_warnings():
@@ -378,7 +378,7 @@ def test_degenerate_text_trains_and_encodes(texts):
 
 @pytest.mark.parametrize(
     ("given", "meant"),
-    [("pre_tokenizer", "pretokenizer"), ("vocabsize", "vocab_size"), ("special_token", "special_tokens")],
+    [("pretokenizer", "pre_tokenizer"), ("vocabsize", "vocab_size"), ("special_token", "special_tokens")],
 )
 def test_misspelt_arguments_are_not_taken_for_the_tokenizers(given, meant):
     with pytest.raises(TypeError, match=f"'{given}'. Did you mean '{meant}'"):

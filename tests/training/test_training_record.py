@@ -49,7 +49,7 @@ def test_training_records_counts_and_settings(bpe, counts):
     assert RECORD["pretokens"] == sum(counts.values())
     assert RECORD["bytes"] == sum(len(pretoken) * n for pretoken, n in counts.items())
     assert hs.train(counts, 262, min_frequency=1, scaffold=False).training["settings"]["scaffold"] is False
-    raw = hs.count(TEXTS, pretokenizer=hs.get_pretokenizer("gpt2").pre_tokenizer)
+    raw = hs.count(TEXTS, pre_tokenizer=hs.get_pre_tokenizer("gpt2").pre_tokenizer)
     assert hs.train(raw, 260).training["pretokenizer"] == "gpt2"
     of_characters = hs.train(hs.count(TEXTS, alphabet="chars"), 24).training
     assert (of_characters["alphabet"], of_characters["pretokenizer"]) == ("chars", None)

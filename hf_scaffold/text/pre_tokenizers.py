@@ -17,10 +17,12 @@ from tokenizers.pre_tokenizers import (
     BertPreTokenizer,
     ByteLevel,
     Metaspace,
-    PreTokenizer,
     Sequence,
     Whitespace,
     WhitespaceSplit,
+)
+from tokenizers.pre_tokenizers import (
+    PreTokenizer as StockPreTokenizer,
 )
 
 from hf_scaffold._utils.arguments import knows_its_arguments
@@ -29,12 +31,10 @@ from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes
 from hf_scaffold.text.presets import ENTRIES
 
 ALPHABETS = ("bytes", "chars")
-
-
 PRESETS: tuple[str, ...] = tuple(ENTRIES)
 DEFAULT_PRESET = PRESETS[0]
 
-_CHARACTER_PRESETS: dict[str, Callable[[], PreTokenizer]] = {
+_CHARACTER_PRESETS: dict[str, Callable[[], StockPreTokenizer]] = {
     "metaspace": Metaspace,
     "metaspace-unsplit": lambda: Metaspace(split=False),
     "whitespace": Whitespace,
@@ -44,8 +44,8 @@ _CHARACTER_PRESETS: dict[str, Callable[[], PreTokenizer]] = {
 CHARACTER_PRESETS: tuple[str, ...] = tuple(_CHARACTER_PRESETS)
 
 
-class Pretokenizer:
-    """What turns a text into pre-tokens: a normalizer, if any, and a pre-tokenizer; see `get_pretokenizer`.
+class PreTokenizer:
+    """What turns a text into pre-tokens: a normalizer, if any, and a pre-tokenizer; see `get_pre_tokenizer`.
 
     Immutable: it holds copies of the objects it is given. Two with the same JSON are equal and hash alike.
 
@@ -59,14 +59,14 @@ class Pretokenizer:
         ConfigurationError: an object is written in Python, so it can't be stored with the counts; or there is
             no such alphabet.
     Example:
-        >>> get_pretokenizer("gpt2").pretokenize("it's 2 cafés")
+        >>> get_pre_tokenizer("gpt2").pre_tokenize("it's 2 cafés")
         [b'it', b"'s", b' 2', b' caf\xc3\xa9s']
     """
 
     def __init__(
         self,
         normalizer: Normalizer | None,
-        pre_tokenizer: PreTokenizer | None,
+        pre_tokenizer: StockPreTokenizer | None,
         alphabet: str = "bytes",
     ) -> None:
         if alphabet not in ALPHABETS:
@@ -84,7 +84,7 @@ class Pretokenizer:
         self.alphabet = alphabet
 
     @classmethod
-    def from_json(cls, text: str) -> "Pretokenizer":
+    def from_json(cls, text: str) -> "PreTokenizer":
         """The pre-tokenizer that `to_json` wrote.
 
         Raises:
@@ -118,15 +118,15 @@ class Pretokenizer:
         return normalizer
 
     @property
-    def pre_tokenizer(self) -> PreTokenizer | None:
+    def pre_tokenizer(self) -> StockPreTokenizer | None:
         """Splits the normalized text and, for bytes, writes them in the byte-level alphabet.
 
         None, for characters only, leaves it whole.
         """
-        pre_tokenizer: PreTokenizer | None = self._pipeline.pre_tokenizer
+        pre_tokenizer: StockPreTokenizer | None = self._pipeline.pre_tokenizer
         return pre_tokenizer
 
-    def pretokenize(self, text: str) -> list[bytes]:
+    def pre_tokenize(self, text: str) -> list[bytes]:
         """The text's pre-tokens in order, by the `tokenizers` objects themselves: exact, and slow.
 
         For bytes, they are bytes of the text; for characters, the UTF-8 form of what the pre-tokenizer
@@ -152,88 +152,88 @@ class Pretokenizer:
         return [pretoken for pretoken, _ in self.pre_tokenizer.pre_tokenize_str(text)]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Pretokenizer) and self._json == other._json
+        return isinstance(other, PreTokenizer) and self._json == other._json
 
     def __hash__(self) -> int:
         return hash(self._json)
 
-    def __reduce__(self) -> tuple[Callable[[str], "Pretokenizer"], tuple[str]]:
-        return Pretokenizer.from_json, (self._json,)
+    def __reduce__(self) -> tuple[Callable[[str], "PreTokenizer"], tuple[str]]:
+        return PreTokenizer.from_json, (self._json,)
 
     def __repr__(self) -> str:
-        return f"Pretokenizer({self.preset or self._json})"
+        return f"PreTokenizer({self.preset or self._json})"
 
 
 @knows_its_arguments
-def get_pretokenizer(
-    pretokenizer: str | PreTokenizer | Pretokenizer | Tokenizer | None = None,
+def get_pre_tokenizer(
+    pre_tokenizer: str | StockPreTokenizer | PreTokenizer | Tokenizer | None = None,
     normalizer: Normalizer | None = None,
     alphabet: str | None = None,
-) -> Pretokenizer:
+) -> PreTokenizer:
     """The pre-tokenizer that a preset's name or a `tokenizers` object means.
 
     Args:
-        pretokenizer: A name in `PRESETS`, for bytes, or in `CHARACTER_PRESETS`, for characters; a
+        pre_tokenizer: A name in `PRESETS`, for bytes, or in `CHARACTER_PRESETS`, for characters; a
             `tokenizers` pre-tokenizer; a `tokenizers.Tokenizer`, for its normalizer and pre-tokenizer; or a
-            `Pretokenizer`. None: "gpt2-digits" for bytes, "metaspace" for characters.
-        normalizer: A `tokenizers` normalizer, in place of any that `pretokenizer` brings along.
-        alphabet: "bytes" or "chars". None: that of a `Pretokenizer`, else "bytes".
+            `PreTokenizer`. None: "gpt2-digits" for bytes, "metaspace" for characters.
+        normalizer: A `tokenizers` normalizer, in place of any that `pre_tokenizer` brings along.
+        alphabet: "bytes" or "chars". None: that of a `PreTokenizer`, else "bytes".
     Returns:
-        A Pretokenizer; one that equals a preset is that preset.
+        A PreTokenizer; one that equals a preset is that preset.
     Raises:
         ConfigurationError: an unknown preset, or an object written in Python or for another alphabet.
         TypeError: an argument is of another type.
     Example:
         >>> from tokenizers.pre_tokenizers import ByteLevel, Whitespace
-        >>> get_pretokenizer(ByteLevel(add_prefix_space=False)).preset
+        >>> get_pre_tokenizer(ByteLevel(add_prefix_space=False)).preset
         'gpt2'
-        >>> get_pretokenizer(Whitespace()).pretokenize("naïve, yes")
+        >>> get_pre_tokenizer(Whitespace()).pre_tokenize("naïve, yes")
         [b'na\xc3\xafve', b',', b'yes']
-        >>> [pretoken.decode() for pretoken in get_pretokenizer(alphabet="chars").pretokenize("naïve, yes")]
+        >>> [pretoken.decode() for pretoken in get_pre_tokenizer(alphabet="chars").pre_tokenize("naïve, yes")]
         ['▁naïve,', '▁yes']
     """
     if not isinstance(normalizer, Normalizer | None):
         raise TypeError(f"normalizer must be a tokenizers normalizer, not {type(normalizer).__name__}")
-    if isinstance(pretokenizer, Pretokenizer):
-        if alphabet not in (None, pretokenizer.alphabet):
-            raise ConfigurationError(f"this Pretokenizer is for {pretokenizer.alphabet}, not for {alphabet}")
-        alphabet = pretokenizer.alphabet
+    if isinstance(pre_tokenizer, PreTokenizer):
+        if alphabet not in (None, pre_tokenizer.alphabet):
+            raise ConfigurationError(f"this PreTokenizer is for {pre_tokenizer.alphabet}, not for {alphabet}")
+        alphabet = pre_tokenizer.alphabet
     alphabet = "bytes" if alphabet is None else alphabet
-    if pretokenizer is None:
-        pretokenizer = CHARACTER_PRESETS[0] if alphabet == "chars" else DEFAULT_PRESET
-    if isinstance(pretokenizer, str):
-        return Pretokenizer(normalizer, _preset(pretokenizer, alphabet), alphabet)
-    if isinstance(pretokenizer, PreTokenizer):
-        return Pretokenizer(normalizer, pretokenizer, alphabet)
-    if isinstance(pretokenizer, Pretokenizer | Tokenizer):
-        own = pretokenizer.normalizer if normalizer is None else normalizer
-        return Pretokenizer(own, pretokenizer.pre_tokenizer, alphabet)
+    if pre_tokenizer is None:
+        pre_tokenizer = CHARACTER_PRESETS[0] if alphabet == "chars" else DEFAULT_PRESET
+    if isinstance(pre_tokenizer, str):
+        return PreTokenizer(normalizer, _preset(pre_tokenizer, alphabet), alphabet)
+    if isinstance(pre_tokenizer, StockPreTokenizer):
+        return PreTokenizer(normalizer, pre_tokenizer, alphabet)
+    if isinstance(pre_tokenizer, PreTokenizer | Tokenizer):
+        own = pre_tokenizer.normalizer if normalizer is None else normalizer
+        return PreTokenizer(own, pre_tokenizer.pre_tokenizer, alphabet)
     raise TypeError(
-        "pretokenizer must be a preset's name, a tokenizers pre-tokenizer or Tokenizer, or a Pretokenizer, "
-        f"not {type(pretokenizer).__name__}"
+        "pre_tokenizer must be a preset's name, a tokenizers pre-tokenizer or Tokenizer, or a PreTokenizer, "
+        f"not {type(pre_tokenizer).__name__}"
     )
 
 
-def pretokenizer_of(backend: Tokenizer) -> Pretokenizer:
+def pre_tokenizer_of(backend: Tokenizer) -> PreTokenizer:
     """The pre-tokenizer of a tokenizer with a BPE model, and the alphabet that this model starts from.
 
     That is bytes if the pre-tokenizer writes them, unless the model adds affixes or lacks some byte.
     """
-    characters = Pretokenizer(backend.normalizer, backend.pre_tokenizer, "chars")
+    characters = PreTokenizer(backend.normalizer, backend.pre_tokenizer, "chars")
     model = backend.model
     affixes = model.continuing_subword_prefix or model.end_of_word_suffix
     lacks_bytes = model.unk_token and any(backend.token_to_id(symbol) is None for symbol in SYMBOL_TO_BYTE)
     if characters.writes_bytes and not affixes and not lacks_bytes:
-        return Pretokenizer(backend.normalizer, backend.pre_tokenizer)
+        return PreTokenizer(backend.normalizer, backend.pre_tokenizer)
     return characters
 
 
-def _preset(name: str, alphabet: str) -> PreTokenizer:
+def _preset(name: str, alphabet: str) -> StockPreTokenizer:
     presets = CHARACTER_PRESETS if alphabet == "chars" else PRESETS
     if name in presets and alphabet == "chars":
         return _CHARACTER_PRESETS[name]()
     if name in presets:
-        pre_tokenizer: PreTokenizer = _pipeline_of({"pre_tokenizer": ENTRIES[name]}).pre_tokenizer
+        pre_tokenizer: StockPreTokenizer = _pipeline_of({"pre_tokenizer": ENTRIES[name]}).pre_tokenizer
         return pre_tokenizer
     known = ", ".join(presets)
     if name in (*PRESETS, *CHARACTER_PRESETS):
@@ -243,7 +243,7 @@ def _preset(name: str, alphabet: str) -> PreTokenizer:
     raise ConfigurationError(f"unknown pre-tokenizer {name!r}; the presets are {known}")
 
 
-def _parts_of(normalizer: Normalizer | None, pre_tokenizer: PreTokenizer | None) -> dict[str, Any]:
+def _parts_of(normalizer: Normalizer | None, pre_tokenizer: StockPreTokenizer | None) -> dict[str, Any]:
     """Both objects' entries in a tokenizer.json."""
     pipeline = Tokenizer(BPE())
     pipeline.normalizer = normalizer
@@ -270,4 +270,4 @@ def _has_byte_level(entry: object) -> bool:
 
 @functools.cache
 def _preset_names() -> dict[str, str]:
-    return {get_pretokenizer(name).to_json(): name for name in PRESETS}
+    return {get_pre_tokenizer(name).to_json(): name for name in PRESETS}
