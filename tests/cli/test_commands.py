@@ -725,7 +725,7 @@ def test_a_process_that_died_is_told_in_options(corpus, tmp_path, monkeypatch, f
     def die(*_):
         raise BrokenProcessPool
 
-    monkeypatch.setattr("hf_scaffold.counting.counts._map", die)
+    monkeypatch.setattr("hf_scaffold.counting.workers._map", die)
     message = fail("count", corpus, "--alphabet", "chars", "-o", tmp_path / "counts.parquet")
     assert "a counting process died: out of memory; --num-workers 1 needs no processes" in message
 

@@ -270,7 +270,7 @@ def test_an_unreadable_file_among_many(tmp_path, monkeypatch):
         (b"bytes", "can't read documents from a bytes; give a path"),
         (7, "can't read documents from an int"),
         (None, "can't read documents from a NoneType"),
-        ({"train": ["a"], "test": ["b"]}, r"a dict of 'train', 'test'; choose one, as in source\['train'\]"),
+        ({"train": ["a"], "test": ["b"]}, r"a dict of 'train', 'test'; choose one, as in corpus\['train'\]"),
         (["a", b"b"], "document 1: expected a str, not bytes"),
         (["a", ["b", None]], "document 2: expected a str, not null"),
         ([{"text": "a"}], r"document 0: expected a str, not dict; .*row\['text'\]"),
@@ -299,7 +299,7 @@ def test_dataset_dicts_ask_for_a_split():
         datasets.DatasetDict(train=dataset),
         datasets.IterableDatasetDict(train=dataset.to_iterable_dataset()),
     ):
-        with pytest.raises(CorpusError, match=r"of 'train'; choose one, as in source\['train'\]"):
+        with pytest.raises(CorpusError, match=r"of 'train'; choose one, as in corpus\['train'\]"):
             iter_documents(splits)
 
 
