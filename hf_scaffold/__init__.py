@@ -29,7 +29,12 @@ from hf_scaffold._registration import register_with_auto_tokenizer
 from hf_scaffold._utils.provided import provide
 
 # What methods of upper floors do on lower ones: the floors know nothing of those below.
-provide({"ScaffoldBPE.to_tokenizer": "hf_scaffold.tokenizer.building:build_tokenizer"})
+provide(
+    {
+        "ScaffoldBPE.encoder": "hf_scaffold.tokenizer.building:build_encoder",
+        "ScaffoldBPE.to_tokenizer": "hf_scaffold.tokenizer.building:build_tokenizer",
+    }
+)
 register_with_auto_tokenizer()
 
 _public, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from difflib import get_close_matches
 from functools import cache, partial
 from itertools import accumulate, chain, pairwise
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -95,10 +96,12 @@ MAX_PIPELINES = 16
 # Of the BPE model: how text becomes symbols. An affix marks those that continue a pre-token, or end it.
 MODEL_SETTINGS = ("unk_token", "fuse_unk", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
 
+settings_of_bpe = attrgetter(*MODEL_SETTINGS)
+
 # Attributes of this class that stock knows nothing of.
 INTERNAL = ("cache", "_scaffold_json", "_checked_model")
 
-DERIVED_FROM_MODEL = ("expanded", "expanded, with dropout", "native", "native encoders", "native decoding")
+DERIVED_FROM_MODEL = ("expanded", "expanded, with dropout", "native", "native model", "native decoding")
 
 # What `save_pretrained` takes by name: its own, those of `push_to_hub`, and what pipelines hand on to it,
 # though it is for their models.
@@ -230,11 +233,11 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         dropout = self.dropout if dropout is None else checked_dropout(dropout)
         native = native_encoder() if self.native else None
         if native is not None:
-            with contextlib.suppress(native.NotNativeError):
-                encoded: BatchEncoding = native.encode_plus(
-                    self, text, text_pair, dropout=dropout, seed=seed, **kwargs
-                )
+            try:
+                encoded: BatchEncoding = native.encode_plus(self, text, text_pair, dropout, seed, **kwargs)
                 return encoded
+            except native.NotNativeError:
+                pass
         draw = self._draw(dropout, seed, kwargs) if dropout else None
         return self._encode_generally(self._tokenizer, text, text_pair, dropout, draw, **kwargs)
 
@@ -320,12 +323,16 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         Comparing all added tokens takes a microsecond or two for each. Their number will do while only
         `add_tokens`, which marks its calls, can have changed them.
         """
-        parts = map(part_state, (public.normalizer, public.pre_tokenizer, public.post_processor))
+        parts = (
+            part_state(public.normalizer),
+            part_state(public.pre_tokenizer),
+            part_state(public.post_processor),
+        )
         if public is not self._tokenizer:
             return (AddedTokens.of(public).state, *parts)
-        if self.cache.get("backend") is not public:  # put in place from outside, where it is known
-            self.cache = {"backend": public, "backend is known": True}
         cache, model = self.cache, model_state(public)
+        if cache.get("backend") is not public:  # put in place from outside, where it is known
+            cache = self.cache = {"backend": public, "backend is known": True}
         if model != self._checked_model:
             check_scaffold(self.scaffold, public, "scaffold.json")
             self._checked_model = model
@@ -665,8 +672,11 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         return (str(path),)
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in self.__dict__.items() if name != "artifact"}
-        return {**state, "cache": {}}
+        # Other threads may set anything meanwhile: `copy` can't be interrupted.
+        state = self.__dict__.copy()
+        state.pop("artifact", None)
+        state["cache"] = {}
+        return {name: value.copy() if type(value) in (dict, list) else value for name, value in state.items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, cache={"backend": state["_tokenizer"]})
@@ -695,8 +705,9 @@ def backend_of(tokenizer: Any) -> Any:
 def model_state(public: Tokenizer) -> tuple[Any, ...]:
     """Tells a model from another one, unless that has as many tokens: to compare them takes milliseconds."""
     model = public.model
-    settings = (getattr(model, name, None) for name in MODEL_SETTINGS)
-    return (type(model).__name__, public.get_vocab_size(with_added_tokens=False), *settings)
+    if isinstance(model, BPE):
+        return public.get_vocab_size(with_added_tokens=False), *settings_of_bpe(model)
+    return (type(model).__name__,)
 
 
 def part_state(part: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import toys
 from tokenizers import AddedToken
 
-from hf_scaffold.native.calls import LazyEncodings
+from hf_scaffold.native.encodings import LazyEncodings
 from hf_scaffold.text.byte_level import symbols_to_bytes
 from hf_scaffold.text.pre_tokenizers import PRESETS, get_pre_tokenizer
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_scaffold._core.text_encoder import AddedTokenFinder, framed, rows_as_lists
+from hf_scaffold._core.text_encoder import framed, rows_as_lists
 from hf_scaffold._core.token_decoder import TokenDecoder
 from hf_scaffold._utils.files import read_unmixed, refuse_missing_folder
 from hf_scaffold.engine import general
-from hf_scaffold.engine.compiled import id_objects, native_encoder, why_general, with_rows
+from hf_scaffold.engine.bare import BareEncoder
 from hf_scaffold.engine.definition import Definition
+from hf_scaffold.engine.dropout import Dropout
+from hf_scaffold.engine.general import Located
 from hf_scaffold.engine.inputs import (
     Special,
     chosen,
-    n_threads,
     refuse_no_batch,
     refuse_spelled,
     strings_of,
@@ -50,7 +50,9 @@ class Encoder:
     those in `disallowed_special`, by default all others, are an error; the rest is ordinary text. Added
     tokens that aren't special are always found.
 
-    A saved BPE-dropout is not applied: an Encoder always gives a text the same ids.
+    A saved BPE-dropout is not applied: without `dropout` a text always gets the same ids. With it, each merge
+    is passed over with that probability; a seed makes that repeatable, and without one Python's `random`
+    decides.
 
     Args:
         tokenizer_json, scaffold_json: The contents of the two files.
@@ -76,20 +78,14 @@ class Encoder:
 
     def _set_up(self, definition: Definition) -> None:
         self._definition = definition
-        self._why_general = why_general(definition)
-        self._native = native_encoder(definition) if self._why_general is None else None
-        self._special = frozenset(token.content for token in definition.added_tokens if token.special)
+        self._bare = BareEncoder(definition)
+        self._special = self._bare.special
         self._ids = definition.ids
         # Made when first asked for. No cached_property: before Python 3.12 it has a lock, which a fork can
         # leave taken.
         self._tokens: dict[int, str] | None = None
-        self._numbers: list[int] | None = None
         self._pickled: bytes | None = None
-        # By the special tokens that are allowed, and by skip_special_tokens. No lock: whatever two threads
-        # make at once is the same.
-        self._finders: dict[frozenset[str], AddedTokenFinder] = {}
-        self._general: dict[frozenset[str], Callable[[str], list[int]]] = {}
-        self._decoders: dict[bool, Callable[[list[int]], str]] = {}
+        self._decoders: dict[bool, Callable[[list[int]], str]] = {}  # by skip_special_tokens
 
     @classmethod
     def from_pretrained(
@@ -153,7 +149,7 @@ class Encoder:
     @property
     def why_general(self) -> str | None:
         """Why text goes through `tokenizers`, which is exact but slower; None where native code takes it."""
-        return self._why_general
+        return self._bare.why_general
 
     def token_to_id(self, token: str) -> int | None:
         """The id of a public token, as written in tokenizer.json."""
@@ -174,6 +170,8 @@ class Encoder:
         add_special_tokens: bool = False,
         allowed_special: Special = (),
         disallowed_special: Special = "all",
+        dropout: float | None = None,
+        seed: int | None = None,
     ) -> list[int]:
         """The ids of a text.
 
@@ -181,16 +179,63 @@ class Encoder:
             add_special_tokens: Whether the tokenizer's template frames them: its beginning and end tokens.
             allowed_special: Special tokens that are read as such where the text spells them; "all" for all.
             disallowed_special: Special tokens that must not be spelled; "all" are all that aren't allowed.
+            dropout, seed: BPE-dropout, as above.
         Raises:
             ValueError: the text spells a disallowed special token, or holds a lone surrogate.
+            ConfigurationError: dropout is asked for where `why_general` is not None.
             TypeError: text is no str.
         """
+        allowed = self._allowed(text, allowed_special, disallowed_special)
+        ids = self._ids_of(text, allowed, Dropout.of(dropout, seed))
+        return [*self._definition.before, *ids, *self._definition.after] if add_special_tokens else ids
+
+    def encode_with_offsets(
+        self,
+        text: str,
+        *,
+        add_special_tokens: bool = False,
+        allowed_special: Special = (),
+        disallowed_special: Special = "all",
+        dropout: float | None = None,
+        seed: int | None = None,
+    ) -> Located:
+        """The ids of a text, the characters that each covers and the word that it is part of.
+
+        Args: As for `encode`.
+        Returns:
+            A named tuple of ids, offsets and word_ids, lists of one length. Offsets include leading spaces.
+        Raises: As `encode`.
+        Cost: takes `tokenizers`, which is slower.
+        Example:
+            >>> import hf_scaffold as hs
+            >>> encoder = hs.train(hs.count(["hug hugs pug"]), vocab_size=258).encoder()
+            >>> encoder.encode_with_offsets("hugs é").offsets
+            [(0, 3), (3, 4), (4, 5), (5, 6), (5, 6)]
+        """
+        allowed = self._allowed(text, allowed_special, disallowed_special)
+        located = self._bare.locate(text, self._ids_of(text, allowed, Dropout.of(dropout, seed)), allowed)
+        if not add_special_tokens:
+            return located
+        before, after = self._definition.before, self._definition.after
+        return Located(
+            [*before, *located.ids, *after],
+            [*[(0, 0)] * len(before), *located.offsets, *[(0, 0)] * len(after)],
+            [*[None] * len(before), *located.word_ids, *[None] * len(after)],
+        )
+
+    def _allowed(self, text: Any, allowed: Special, disallowed: Special) -> frozenset[str]:
+        """The special tokens that are read as such in a text, which must spell none that isn't allowed."""
         if not isinstance(text, str):
             raise TypeError(f"text is a {type(text).__name__}, not a str; for several, call encode_batch")
-        allowed = chosen(allowed_special, self._special)
-        refuse_spelled([text], chosen(disallowed_special, self._special) - allowed)
-        ids = self._ids_of(text, allowed)
-        return [*self._definition.before, *ids, *self._definition.after] if add_special_tokens else ids
+        special = chosen(allowed, self._special)
+        refuse_spelled([text], chosen(disallowed, self._special) - special)
+        return special
+
+    def _ids_of(self, text: str, allowed: frozenset[str], dropout: Dropout | None) -> list[int]:
+        if dropout is None:
+            return self._bare.encode(text, allowed)
+        ids: list[int] = self._bare.encode_batch([text], allowed, dropout)[0].tolist()
+        return ids
 
     def encode_batch(
         self,
@@ -199,6 +244,8 @@ class Encoder:
         add_special_tokens: bool = False,
         allowed_special: Special = (),
         disallowed_special: Special = "all",
+        dropout: float | None = None,
+        seed: int | None = None,
     ) -> list[list[int]]:
         """The ids of each text.
 
@@ -210,15 +257,13 @@ class Encoder:
         strings = strings_of(texts)
         allowed = chosen(allowed_special, self._special)
         refuse_spelled(strings, chosen(disallowed_special, self._special) - allowed)
-        ids, offsets = self._encode(strings, allowed)
+        ids, offsets = self._bare.encode_batch(strings, allowed, Dropout.of(dropout, seed))
         spans = np.stack([offsets[:-1], offsets[1:]], axis=1).reshape(-1, 1, 2)
         template = np.array([-1], np.int32)
         if add_special_tokens:
             template = np.array([*self._definition.before, -1, *self._definition.after], np.int32)
         padding = np.zeros((len(strings), 2), np.int64)
-        if self._numbers is None:
-            self._numbers = id_objects(self._definition.n_ids, len(self))
-        return rows_as_lists(ids, spans, template, padding, 0, self._numbers)
+        return rows_as_lists(ids, spans, template, padding, 0, self._bare.numbers)
 
     def encode_batch_to_arrays(
         self,
@@ -227,6 +272,8 @@ class Encoder:
         add_special_tokens: bool = False,
         allowed_special: Special = (),
         disallowed_special: Special = "all",
+        dropout: float | None = None,
+        seed: int | None = None,
     ) -> tuple[Ids, Offsets]:
         """The ids of all texts in one array: the fastest way, as no Python object is made of any id.
 
@@ -242,13 +289,14 @@ class Encoder:
         given = texts if hasattr(texts, "to_pylist") else list(texts)
         allowed = chosen(allowed_special, self._special)
         refused = chosen(disallowed_special, self._special) - allowed
-        utf8 = None if refused or self._native is None else utf8_of(given)
+        drop = Dropout.of(dropout, seed)  # what is dropped depends on the texts as strings
+        utf8 = None if refused or drop or self.why_general else utf8_of(given)
         if utf8 is not None:
-            ids, offsets = self._encode_utf8(*utf8, allowed)
+            ids, offsets = self._bare.encode_utf8(*utf8, allowed)
         else:
             strings = strings_of(given)
             refuse_spelled(strings, refused)
-            ids, offsets = self._encode(strings, allowed)
+            ids, offsets = self._bare.encode_batch(strings, allowed, drop)
         before, after = self._definition.before, self._definition.after
         if add_special_tokens and (before or after):
             return framed(ids, offsets, np.array(before, np.int32), np.array(after, np.int32))
@@ -267,63 +315,6 @@ class Encoder:
         if offsets[-1] >= 1 << 31:
             return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(ids))
         return pa.ListArray.from_arrays(pa.array(offsets.astype("int32")), pa.array(ids))
-
-    def _ids_of(self, text: str, allowed: frozenset[str]) -> list[int]:
-        if self._native is not None:
-            ids = self._native.encode_one(text, self._finder(allowed))
-            if ids is not None:
-                return ids
-        return self._encode_generally(text, allowed)
-
-    def _encode(self, texts: Sequence[str], allowed: frozenset[str]) -> tuple[Ids, Offsets]:
-        """Ids of all texts one after another, without framing, and offsets."""
-        import numpy as np
-
-        if self._native is None:
-            rows = [self._encode_generally(text, allowed) for text in texts]
-            offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-            return np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets
-        threads = n_threads(sum(map(len, texts)))
-        ids, offsets, unsure = self._native.encode(texts, self._finder(allowed), threads)
-        return self._with_unsure(ids, offsets, unsure, (texts[i] for i in unsure), allowed)
-
-    def _encode_utf8(self, data: Any, offsets: Offsets, allowed: frozenset[str]) -> tuple[Ids, Offsets]:
-        assert self._native is not None
-        threads = n_threads(int(offsets[-1] - offsets[0]))
-        ids, ends, unsure = self._native.encode_utf8(data, offsets, self._finder(allowed), threads)
-        texts = (bytes(data[offsets[i] : offsets[i + 1]]).decode() for i in unsure)
-        return self._with_unsure(ids, ends, unsure, texts, allowed)
-
-    def _with_unsure(
-        self, ids: Ids, offsets: Offsets, unsure: list[int], texts: Iterable[str], allowed: frozenset[str]
-    ) -> tuple[Ids, Offsets]:
-        """The rows, with those filled in that native code left empty: `tokenizers` tells words apart."""
-        if not unsure:
-            return ids, offsets
-        return with_rows(ids, offsets, unsure, [self._encode_generally(text, allowed) for text in texts])
-
-    def _encode_generally(self, text: str, allowed: frozenset[str]) -> list[int]:
-        text.encode()  # a lone surrogate is no text
-        if allowed not in self._general:
-            self._general[allowed] = general.encoder(self._definition, allowed)
-        return self._general[allowed](text)
-
-    def _finder(self, allowed: frozenset[str]) -> AddedTokenFinder:
-        finder = self._finders.get(allowed)
-        if finder is None:
-            finder = self._finders[allowed] = AddedTokenFinder(
-                (
-                    t.content,
-                    t.id,
-                    t.single_word,
-                    t.lstrip,
-                    t.rstrip,
-                    t.normalized,
-                    t.special and t.content not in allowed,
-                )
-                for t in self._definition.added_tokens
-            )
-        return finder
 
     # ---- decoding
 
@@ -387,7 +378,7 @@ class Encoder:
         return _from_bytes, (self._pickled,)
 
     def __repr__(self) -> str:
-        how = self._why_general or preset_of(self._definition.pre_tokenizer)
+        how = self.why_general or preset_of(self._definition.pre_tokenizer)
         return f"Encoder({len(self):,} tokens; {how})"
 
 

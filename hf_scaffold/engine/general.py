@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from hf_scaffold.engine.definition import FIRST_SCAFFOLD_ID, Definition
 
-__all__ = ["decoder", "encoder"]
+__all__ = ["Located", "decoder", "encoder", "locator", "stretches"]
 
 
 def encoder(definition: Definition, allowed_special: Set[str]) -> Callable[[str], list[int]]:
@@ -20,15 +20,7 @@ def encoder(definition: Definition, allowed_special: Set[str]) -> Callable[[str]
     """
     from tokenizers.models import BPE
 
-    # `tokenizers` either finds all special tokens or none; so the allowed ones aren't special here.
-    tokenizer = _without_model(
-        definition,
-        [
-            {**asdict(token), "special": token.special and token.content not in allowed_special}
-            for token in definition.added_tokens
-        ],
-    )
-    tokenizer.encode_special_tokens = True
+    tokenizer = _finder(definition, allowed_special)
     scaffolds = {token: FIRST_SCAFFOLD_ID + i for i, token in enumerate(definition.demolish)}
     vocab = definition.vocab
     tokenizer.model = BPE(
@@ -52,12 +44,82 @@ def encoder(definition: Definition, allowed_special: Set[str]) -> Callable[[str]
     return encode
 
 
+class Located(NamedTuple):
+    """A text in tokens, and where each stands.
+
+    Args:
+        ids: The token ids.
+        offsets: The characters that each covers: first, and one past the last. A token that begins or ends
+            inside a character covers all of it; one that is not in the text covers (0, 0).
+        word_ids: The pre-token, or added token, that each is part of, counted from 0; None of a token that is
+            not in the text.
+    """
+
+    ids: list[int]
+    offsets: list[tuple[int, int]]
+    word_ids: list[int | None]
+
+
+def locator(definition: Definition, allowed_special: Set[str]) -> Callable[[str, list[int]], Located]:
+    """What locates the ids of a text in it."""
+    from tokenizers.models import BPE
+
+    symbols = _finder(definition, allowed_special)
+    symbols.model = BPE(vocab=definition.vocab, merges=[], **definition.model)
+    tokens = {token_id: token for token, token_id in definition.vocab.items()}
+    n_prefix = len(definition.model.get("continuing_subword_prefix", ""))
+
+    def locate(text: str, ids: list[int]) -> Located:
+        found = symbols.encode(text, add_special_tokens=False)
+        symbol_ids, spelled, spans, words = found.ids, found.tokens, found.offsets, found.word_ids
+        located, at = Located(ids, [], []), 0
+        for token_id in ids:
+            first, at = at, at + 1
+            if symbol_ids[first] != token_id:  # added and unknown tokens are the same on both sides
+                length = len(spelled[first])
+                while length < len(tokens[token_id]):
+                    length, at = length + len(spelled[at]) - n_prefix, at + 1
+            located.offsets.append((spans[first][0], spans[at - 1][1]))
+            located.word_ids.append(words[first])
+        return located
+
+    return locate
+
+
+def stretches(
+    definition: Definition, allowed_special: Set[str], text: str
+) -> Iterator[tuple[int | None, int, int]]:
+    """The added tokens in a text and the stretches between them: id, or None, start and end."""
+    from tokenizers.models import WordLevel
+
+    finder = _finder(definition, allowed_special)
+    finder.model = WordLevel({"": FIRST_SCAFFOLD_ID}, unk_token="")
+    finder.pre_tokenizer = None
+    found = finder.encode(text, add_special_tokens=False)
+    for token_id, (start, stop) in zip(found.ids, found.offsets, strict=True):
+        yield None if token_id == FIRST_SCAFFOLD_ID else token_id, start, stop
+
+
 def decoder(definition: Definition) -> Any:
     """A `tokenizers.Tokenizer` that decodes as this tokenizer does; it can't encode."""
     from tokenizers.models import BPE
 
     tokenizer = _without_model(definition, [asdict(token) for token in definition.added_tokens])
     tokenizer.model = BPE(vocab=definition.vocab, merges=[], **definition.model)
+    return tokenizer
+
+
+def _finder(definition: Definition, allowed_special: Set[str]) -> Any:
+    """A `tokenizers.Tokenizer` that knows the added tokens, and of the special ones finds those allowed."""
+    # `tokenizers` either finds all special tokens or none; so the allowed ones aren't special here.
+    tokenizer = _without_model(
+        definition,
+        [
+            {**asdict(token), "special": token.special and token.content not in allowed_special}
+            for token in definition.added_tokens
+        ],
+    )
+    tokenizer.encode_special_tokens = True
     return tokenizer
 
 

@@ -73,7 +73,7 @@ class ArtifactEncoder(CountsEncoder):
         return pre_tokenizer == self.bpe.pre_tokenizer
 
     def encode_pretokens(self, counts: PreTokenCounts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        return self.bpe.encoder.encode(counts.data, counts.offsets)
+        return self.bpe.pretoken_encoder.encode(counts.data, counts.offsets)
 
     def agreement(self, counts: PreTokenCounts) -> Agreement:
         return measure(self.bpe, counts)

@@ -171,8 +171,10 @@ def standalone_share(tokenizer: Any, counts: PreTokenCounts, tokens: Iterable[st
     for token in tokens:
         if token not in bpe.vocab or token in bpe.fixed_tokens:
             raise ConfigurationError(f"{token!r} is not a token that text is encoded to")
-    alone = weighted(*bpe.encoder.encode(counts.data, counts.offsets), counts, len(bpe.vocab))
-    first_step = weighted(*bpe.expanded_encoder.encode(counts.data, counts.offsets), counts, len(bpe.vocab))
+    alone = weighted(*bpe.pretoken_encoder.encode(counts.data, counts.offsets), counts, len(bpe.vocab))
+    first_step = weighted(
+        *bpe.expanded_pretoken_encoder.encode(counts.data, counts.offsets), counts, len(bpe.vocab)
+    )
     alone[bpe.vocab_size :] = first_step[bpe.vocab_size :]
     return [Standalone(token, int(alone[bpe.vocab[token]]), _places(token, bpe, counts)) for token in tokens]
 

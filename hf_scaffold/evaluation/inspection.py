@@ -128,7 +128,7 @@ def bytes_per_token(bpe: ScaffoldBPE, counts: PreTokenCounts) -> float:
         >>> bytes_per_token(hs.train(counts, vocab_size=257), counts)
         1.5
     """
-    _, ends = bpe.encoder.encode(counts.data, counts.offsets)
+    _, ends = bpe.pretoken_encoder.encode(counts.data, counts.offsets)
     n_tokens: int = sum(map(mul, np.diff(ends).tolist(), counts.counts.tolist()))  # int64 might overflow
     return counts.n_bytes / n_tokens
 

@@ -50,7 +50,7 @@ def decoding_of(tokenizer: ScaffoldTokenizerFast) -> Decoding:
     Raises:
         NotNativeError: the decoder is another one than ByteLevel.
     """
-    backend = tokenizer._tokenizer
+    backend = vars(tokenizer)["_tokenizer"]  # as `session_of`
     if not isinstance(backend.decoder, ByteLevel):
         raise NotNativeError("the decoder is not ByteLevel")
     backend_state = tokenizer._state_of(backend)

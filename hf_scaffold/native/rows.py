@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from transformers.tokenization_utils_base import TruncationStrategy
@@ -15,72 +14,22 @@ from hf_scaffold._core.text_encoder import (
     fill_rows,
     rows_as_lists,
 )
-from hf_scaffold.engine.compiled import LARGEST_ID
+from hf_scaffold.native.plan import Plan
 from hf_scaffold.native.sessions import Ends, Ids, NotNativeError, Session, Template
 
-if TYPE_CHECKING:
-    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
-
-__all__ = ["Options", "Row", "Rows", "in_form", "makes_matrices", "rows_of"]
+__all__ = ["Row", "Rows", "in_form", "makes_matrices", "rows_of"]
 
 
-@dataclass
-class Options:
-    """The arguments of `_encode_plus` that a call's encodings depend on."""
-
-    add_special_tokens: bool
-    split_special_tokens: bool
-    padding_strategy: PaddingStrategy
-    truncation_strategy: TruncationStrategy
-    max_length: int | None
-    stride: int
-    pad_to_multiple_of: int | None
-    padding_side: str | None
-
-    @property
-    def truncates(self) -> bool:
-        return self.truncation_strategy is not TruncationStrategy.DO_NOT_TRUNCATE
-
-    @property
-    def pads(self) -> bool:
-        return self.padding_strategy is not PaddingStrategy.DO_NOT_PAD
-
-    def limit(self, template: Template, session: Session) -> int:
-        """How many ids a truncated row may have besides its special tokens."""
-        # The backend checks lengths and stride for the template, whether it is asked for or not.
-        max_length, least = self.max_length or 0, max(session.template(n, True).n_specials for n in (1, 2))
-        if self.stride or not least < max_length < 1 << 62:
-            raise NotNativeError("the truncation is for the backend to refuse, or has a stride")
-        return max_length - template.n_specials
-
-    def width(self, longest: int) -> int:
-        """How many ids a padded row has at least; the longest one has so many without padding."""
-        width = longest
-        if self.padding_strategy is PaddingStrategy.MAX_LENGTH and self.max_length is not None:
-            width = self.max_length
-        return width + -width % self.pad_to_multiple_of if self.pad_to_multiple_of else width
-
-
-def rows_of(
-    flat: Ids,
-    ends: Ends,
-    template: Template,
-    options: Options,
-    session: Session,
-    now: ScaffoldTokenizerFast,
-    pad_id: Any,
-) -> Rows:
+def rows_of(flat: Ids, ends: Ends, plan: Plan) -> Rows:
     """The rows of encoded sequences, truncated and padded."""
-    spans = np.stack([ends[:-1], ends[1:]], axis=1).reshape(-1, template.n_sequences, 2)
-    if options.truncates:
-        limit = options.limit(template, session)
-        truncate(spans, options.truncation_strategy, limit, now.truncation_side)
-    rows = Rows(flat, spans, template, session)
-    if options.pads:
-        if not isinstance(pad_id, int) or pad_id > LARGEST_ID:
-            raise NotNativeError("there is no padding token, or its id is for the backend to refuse")
-        side = options.padding_side or now.padding_side
-        rows.pad(options.width(rows.longest), side, pad_id, now.pad_token_type_id)
+    shape, now = plan.shape, plan.twin
+    spans = np.stack([ends[:-1], ends[1:]], axis=1).reshape(-1, plan.template.n_sequences, 2)
+    if shape and shape.truncation is not TruncationStrategy.DO_NOT_TRUNCATE:
+        truncate(spans, shape.truncation, shape.limit, now.truncation_side)
+    rows = Rows(flat, spans, plan.template, plan.session)
+    if shape and shape.padding is not PaddingStrategy.DO_NOT_PAD:
+        side = shape.side or now.padding_side
+        rows.pad(shape.width(rows.longest), side, shape.pad_id, now.pad_token_type_id)
     return rows
 
 
@@ -92,7 +41,7 @@ def truncate(spans: Ends, strategy: TruncationStrategy, limit: int, side: str) -
     surplus = np.maximum(total - limit, 0)
     if n_sequences == 1 or strategy is not TruncationStrategy.LONGEST_FIRST:
         target = int(strategy is TruncationStrategy.ONLY_SECOND)
-        if target >= n_sequences or np.any((surplus > 0) & (lengths[:, target] <= surplus)):
+        if np.any((surplus > 0) & (lengths[:, target] <= surplus)):
             raise NotNativeError("truncation is for the backend to refuse")
         lengths[:, target] -= surplus
     else:
@@ -169,7 +118,7 @@ class Rows:
     def input_ids(self) -> Any:
         if self.is_matrix:
             return self.matrix()
-        pieces, numbers = self.template.ids, self.session.numbers
+        pieces, numbers = self.template.ids, self.session.bare.numbers
         return rows_as_lists(self.ids, self.spans, pieces, self.padding, self.pad_id, numbers)
 
     def token_type_ids(self) -> Any:

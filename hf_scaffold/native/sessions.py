@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
-from tokenizers.models import BPE, WordLevel
+from tokenizers.models import BPE
 
-from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
-from hf_scaffold.engine.compiled import LARGEST_ID, id_objects, text_encoder
-from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
+from hf_scaffold._core.text_encoder import TextEncoder
+from hf_scaffold.engine.bare import BareEncoder
+from hf_scaffold.engine.definition import MODEL_SETTINGS, AddedToken, Definition
+from hf_scaffold.text.presets import preset_of
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = [
-    "Ends",
-    "Ids",
-    "NotNativeError",
-    "Session",
-    "Template",
-    "make_encoder",
-    "preset_of",
-    "session_of",
-]
+__all__ = ["Ends", "Ids", "NotNativeError", "Session", "Template", "entry_of", "session_of"]
 
 Ids = NDArray[np.int32]
 Ends = NDArray[np.int64]
@@ -45,52 +37,19 @@ class NotNativeError(Exception):
 class Session:
     """A tokenizer between two changes of its backend."""
 
-    encoder: TextEncoder
-    added: list[tuple[Any, ...]]  # as AddedTokenFinder takes them, but special in place of ignored
+    bare: BareEncoder
     frame: Tokenizer  # the backend with an empty model
-    n_ids: int
-    n_tokens: int
-    finders: dict[bool, AddedTokenFinder] = field(default_factory=dict)
     templates: dict[tuple[int, bool], Template] = field(default_factory=dict)
-    kept_numbers: list[int] | None = None
-    kept_state: tuple[Any, ...] | None = None
 
-    # No cached_property here: before Python 3.12 it has a lock, which a fork can leave taken.
-    @property
-    def numbers(self) -> list[int]:
-        """As `id_objects`."""
-        if self.kept_numbers is None:
-            self.kept_numbers = id_objects(self.n_ids, self.n_tokens)
-        return self.kept_numbers
-
-    def frame_state(self, tokenizer: ScaffoldTokenizerFast) -> tuple[Any, ...]:
-        """What the general path knows the frame by."""
-        if self.kept_state is None:
-            self.kept_state = tokenizer._state_of(self.frame)
-        return self.kept_state
-
-    def finder(self, split_special_tokens: bool) -> AddedTokenFinder:
-        if split_special_tokens not in self.finders:
-            self.finders[split_special_tokens] = AddedTokenFinder(
-                [(*token, special and split_special_tokens) for *token, special in self.added]
-            )
-        return self.finders[split_special_tokens]
-
-    def stretches(self, split_special_tokens: bool) -> Tokenizer:
-        """Finds added tokens as the backend does, and makes one token of what stands between two of them."""
-        from hf_scaffold.tokenization_scaffold import AddedTokens, with_model
-
-        model = WordLevel({"": FIRST_MARK}, unk_token="")
-        finder = with_model(model, self.frame, AddedTokens.of(self.frame))
-        finder.pre_tokenizer = None
-        finder.encode_special_tokens = split_special_tokens
-        return finder
+    def allowed(self, split_special_tokens: bool) -> frozenset[str]:
+        """The special tokens that are found in text."""
+        return frozenset() if split_special_tokens else self.bare.special
 
     def template(self, n_sequences: int, add_special_tokens: bool) -> Template:
         key = n_sequences, add_special_tokens
         if key not in self.templates:
             template = template_of(self.frame, *key)
-            if template.ids.max() >= self.n_ids:
+            if template.ids.max() >= self.bare.n_ids:
                 raise NotNativeError("the post-processor adds ids that no token has")
             self.templates[key] = template
         return self.templates[key]
@@ -151,7 +110,8 @@ def session_of(tokenizer: ScaffoldTokenizerFast) -> Session:
         NotNativeError: the native encoder doesn't know such a backend.
     """
     # Another thread may put another backend in place, whose cache is another, too.
-    backend, cache = tokenizer._tokenizer, tokenizer.cache
+    # By `vars`, as in 0.1.0's class this is a property that notes who reads it.
+    backend, cache = vars(tokenizer)["_tokenizer"], tokenizer.cache
     state = tokenizer._state_of(backend)
     kept: tuple[Any, Any, Session | str] | None = cache.get("native")
     if kept is None or kept[0] is not backend or kept[1] != state:
@@ -170,52 +130,62 @@ def session_or_reason(tokenizer: ScaffoldTokenizerFast, backend: Tokenizer) -> S
         return str(error)
 
 
+@dataclass
+class Model:
+    """The model of a backend, as definitions hold it, and the compiled encoders for it by preset."""
+
+    backend: Tokenizer
+    fields: dict[str, Any]
+    compiled: dict[str | None, TextEncoder | None] = field(default_factory=dict)
+
+
 def make_session(tokenizer: ScaffoldTokenizerFast, backend: Tokenizer) -> Session:
     from hf_scaffold.tokenization_scaffold import AddedTokens, with_model
 
-    model = backend.model
-    if model.unk_token is not None or model.byte_fallback:
-        raise NotNativeError("the model has an unk_token or byte_fallback")
-    if model.continuing_subword_prefix or model.end_of_word_suffix:
-        raise NotNativeError("the model marks parts of words")
-    if backend.normalizer is not None:
-        raise NotNativeError("there is a normalizer")
-    preset = preset_of(backend)
-    encoders = tokenizer.cache.setdefault("native encoders", {})
-    kept = encoders.get(preset)
-    if kept is None or kept[0] is not backend:
-        vocab = backend.get_vocab(with_added_tokens=False)
-        encoder = make_encoder(preset, tokenizer.scaffold, vocab)
-        kept = encoders[preset] = backend, encoder, max(vocab.values()) + 1, len(vocab)
-    _, encoder, n_ids, n_tokens = kept
+    model: Model | None = tokenizer.cache.get("native model")
+    if model is None or model.backend is not backend:
+        model = tokenizer.cache["native model"] = Model(backend, model_fields(tokenizer, backend))
     added = AddedTokens.of(backend)
-    if max(added.by_id, default=0) > LARGEST_ID:
-        raise NotNativeError(f"an added token's id is above {LARGEST_ID}")
-    frame = with_model(BPE(), backend, added)
-    frame.post_processor = copy.deepcopy(backend.post_processor)
-    return Session(
-        encoder=encoder,
-        added=[
-            (t.content, i, t.single_word, t.lstrip, t.rstrip, t.normalized, t.content in added.special)
+    definition = Definition(
+        **model.fields,
+        added_tokens=[
+            AddedToken(
+                i, t.content, t.single_word, t.lstrip, t.rstrip, t.normalized, t.content in added.special
+            )
             for i, t in added.by_id.items()
         ],
-        frame=frame,
-        n_ids=max([n_ids, *(token_id + 1 for token_id in added.by_id)]),
-        n_tokens=n_tokens + len(added.by_id),
+        normalizer=entry_of(backend.normalizer),
+        pre_tokenizer=entry_of(backend.pre_tokenizer),
+        decoder=None,
+        before=[],
+        after=[],
     )
+    preset = preset_of(definition.pre_tokenizer)
+    bare = BareEncoder(definition, model.compiled.get(preset))
+    if bare.why_general is not None:
+        raise NotNativeError(bare.why_general)
+    model.compiled[preset] = bare.compiled
+    frame = with_model(BPE(), backend, added)
+    frame.post_processor = copy.deepcopy(backend.post_processor)
+    return Session(bare, frame)
 
 
-def preset_of(backend: Tokenizer) -> str:
-    try:
-        preset = get_pre_tokenizer(backend).preset if backend.pre_tokenizer is not None else None
-    except ConfigurationError as error:
-        raise NotNativeError(str(error)) from None
-    if preset is None:
-        raise NotNativeError("the pre-tokenizer is none of the presets")
-    return preset
+def model_fields(tokenizer: ScaffoldTokenizerFast, backend: Tokenizer) -> dict[str, Any]:
+    scaffold, model = tokenizer.scaffold, backend.model
+    return {
+        "vocab": backend.get_vocab(with_added_tokens=False),
+        "merges": scaffold["merges"],
+        "demolish": scaffold["demolish"],
+        "model": {name: value for name in MODEL_SETTINGS if (value := getattr(model, name))},
+    }
 
 
-def make_encoder(preset: str, scaffold: dict[str, Any], vocab: dict[str, int]) -> TextEncoder:
-    if max(vocab.values()) + 1 + len(scaffold["demolish"]) > LARGEST_ID:
-        raise NotNativeError(f"ids go beyond {LARGEST_ID}, scaffold tokens included")
-    return text_encoder(preset, vocab, scaffold["merges"], scaffold["demolish"])
+def entry_of(part: Any) -> dict[str, Any] | None:
+    """A part of a backend as in tokenizer.json; one that is written in Python as of an unknown type."""
+    from hf_scaffold.tokenization_scaffold import part_state
+
+    state = part_state(part)
+    if state is None:
+        return None
+    entry: dict[str, Any] = json.loads(state) if isinstance(state, bytes) else {"type": type(part).__name__}
+    return entry

@@ -115,9 +115,10 @@ def differing_share(plain: ScaffoldBPE, scaffold: ScaffoldBPE, counts: PreTokenC
         >>> differing_share(plain, scaffold, counts)  # "pug" and "on": 12 of 27
         0.4444444444444444
     """
-    ids, ends = plain.encoder.encode(counts.data, counts.offsets)
+    ids, ends = plain.pretoken_encoder.encode(counts.data, counts.offsets)
     alike = rows_alike(
-        (_renumbered(plain, scaffold)[ids], ends), scaffold.encoder.encode(counts.data, counts.offsets)
+        (_renumbered(plain, scaffold)[ids], ends),
+        scaffold.pretoken_encoder.encode(counts.data, counts.offsets),
     )
     differing: int = sum(counts.counts[~alike].tolist())
     return differing / counts.total

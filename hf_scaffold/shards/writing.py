@@ -39,6 +39,7 @@ from hf_scaffold.text.corpus import (
     iter_documents,
 )
 from hf_scaffold.text.files import find_files, import_extra
+from hf_scaffold.text.presets import preset_of
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
@@ -277,14 +278,11 @@ def _remove_others(folder: Path, shards: Sequence[Shard]) -> None:
 
 def _cut_for(tokenizer: ScaffoldTokenizerFast) -> Callable[[bytes], int]:
     """Finds where a document can be cut without changing an id, for `iter_documents`."""
-    from hf_scaffold.native.sessions import NotNativeError, preset_of
+    from hf_scaffold.native.sessions import entry_of
 
     added = tokenizer.added_tokens_decoder.values()
     cross_white_space = any(t.lstrip or t.rstrip or len(t.content.split()) != 1 for t in added)
-    try:
-        preset = preset_of(tokenizer._tokenizer)
-    except NotNativeError:
-        preset = None
+    preset = preset_of(entry_of(tokenizer._tokenizer.pre_tokenizer))
     if preset is None or cross_white_space:
         return lambda text: 0
     return lambda text: _last_cut_at_white_space(text, preset)

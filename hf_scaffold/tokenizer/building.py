@@ -6,12 +6,14 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from tokenizers import AddedToken, Tokenizer
 
 from hf_scaffold._utils.arguments import refuse_unknown
+from hf_scaffold.engine.encoder import Encoder
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
 from hf_scaffold.text.pre_tokenizers import pre_tokenizer_of
@@ -23,7 +25,14 @@ from hf_scaffold.training.parts import CHARACTER_SETTINGS
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = ["TokenizerSettings", "artifact_of", "build_tokenizer", "checked_settings", "special_tokens_in"]
+__all__ = [
+    "TokenizerSettings",
+    "artifact_of",
+    "build_encoder",
+    "build_tokenizer",
+    "checked_settings",
+    "special_tokens_in",
+]
 
 MORE_TOKENS = ("extra_special_tokens", "additional_special_tokens", "model_specific_special_tokens")
 SETTINGS_ELSEWHERE = {
@@ -72,19 +81,39 @@ def build_tokenizer(bpe: ScaffoldBPE, **kwargs: Any) -> ScaffoldTokenizerFast:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
     kwargs = checked_settings("to_tokenizer", kwargs)
+    if bpe.unk_token is not None:
+        kwargs.setdefault("unk_token", bpe.unk_token)
+    flagged = {token.content: token for token in special_tokens_in(kwargs) if isinstance(token, AddedToken)}
+    backend, scaffold = backend_for(bpe, flagged), scaffold_for(bpe)
+    return ScaffoldTokenizerFast(tokenizer_object=backend, scaffold=scaffold, **kwargs)
+
+
+def build_encoder(bpe: ScaffoldBPE) -> Encoder:
+    """What `ScaffoldBPE.encoder` returns; see there."""
+    return Encoder(backend_for(bpe).to_str(), json.dumps(scaffold_for(bpe)))
+
+
+def backend_for(bpe: ScaffoldBPE, flagged: Mapping[str, AddedToken] = MappingProxyType({})) -> Tokenizer:
+    """The public backend.
+
+    Args:
+        flagged: Special tokens by content, where they have flags of their own.
+    """
     backend = Tokenizer(bpe.raw_model())
     if bpe.pre_tokenizer.normalizer is not None:
         backend.normalizer = bpe.pre_tokenizer.normalizer
     if bpe.pre_tokenizer.pre_tokenizer is not None:
         backend.pre_tokenizer = bpe.pre_tokenizer.pre_tokenizer
     backend.decoder = decoder_for(bpe.pre_tokenizer, bpe.affixes, bpe.byte_fallback)
-    if bpe.unk_token is not None:
-        kwargs.setdefault("unk_token", bpe.unk_token)
-    flagged = {token.content: token for token in special_tokens_in(kwargs) if isinstance(token, AddedToken)}
     backend.add_special_tokens(
         [flagged.get(token, AddedToken(token, normalized=False)) for token in bpe.special_tokens]
     )
-    scaffold = {
+    return backend
+
+
+def scaffold_for(bpe: ScaffoldBPE) -> dict[str, Any]:
+    """The content of scaffold.json."""
+    return {
         "version": 1,
         "merges": [list(pair) for pair in bpe.merges],
         "demolish": {token: list(parts) for token, parts in bpe.demolish_map.items()},
@@ -92,7 +121,6 @@ def build_tokenizer(bpe: ScaffoldBPE, **kwargs: Any) -> ScaffoldTokenizerFast:
         **bpe.raw_agreements,
         "training": bpe.training,
     }
-    return ScaffoldTokenizerFast(tokenizer_object=backend, scaffold=scaffold, **kwargs)
 
 
 def artifact_of(tokenizer: ScaffoldTokenizerFast) -> ScaffoldBPE:

@@ -34,10 +34,10 @@ class Encoders(Protocol):
     @property
     def rules(self) -> NDArray[np.int32]: ...
     @property
-    def encoder(self) -> PretokenEncoder: ...
+    def pretoken_encoder(self) -> PretokenEncoder: ...
     @property
-    def raw_encoder(self) -> PretokenEncoder: ...
-    def raw_merging_encoder(self) -> PretokenEncoder: ...
+    def raw_pretoken_encoder(self) -> PretokenEncoder: ...
+    def raw_merging_pretoken_encoder(self) -> PretokenEncoder: ...
     def encoders_without_last_rules(self, n_rules: int) -> tuple[PretokenEncoder, PretokenEncoder]: ...
 
 
@@ -99,11 +99,11 @@ def _estimate(bpe: Encoders, counts: PreTokenCounts, frequencies: Mapping[str, i
 
 def _agreeing(bpe: Encoders, counts: PreTokenCounts) -> tuple[Rows, Rows]:
     """Which pre-tokens are encoded alike, and which also where the engine merges every pre-token."""
-    exact, raw = _encode_both(bpe.encoder, bpe.raw_encoder, counts)
+    exact, raw = _encode_both(bpe.pretoken_encoder, bpe.raw_pretoken_encoder, counts)
     agrees = rows_alike(exact, raw)
     # Only a pre-token that is one token may have been taken whole.
     single = np.diff(raw[1]) == 1
-    by_merges = bpe.raw_merging_encoder().encode(*_rows(counts, single))
+    by_merges = bpe.raw_merging_pretoken_encoder().encode(*_rows(counts, single))
     agrees_by_merges = agrees.copy()
     agrees_by_merges[single] = rows_alike(_of_rows(exact, single), by_merges)
     return agrees, agrees_by_merges

@@ -185,25 +185,25 @@ class ScaffoldBPE(Parts):
                 "encode takes a list of pre-tokens as bytes, such as [b'hugs'], not "
                 f"{shortened(pretokens)}; for text, call the tokenizer that to_tokenizer() makes"
             ) from None
-        ids, ends = self.encoder.encode(data, offsets)
+        ids, ends = self.pretoken_encoder.encode(data, offsets)
         return [ids[begin:end].tolist() for begin, end in itertools.pairwise(ends)]
 
     @cached_property
-    def encoder(self) -> PretokenEncoder:
+    def pretoken_encoder(self) -> PretokenEncoder:
         """The exact encoder, over arrays of pre-tokens."""
         return self._pretoken_encoder(self.rules, self._demolished_ids, {}, self.vocab)
 
     @cached_property
-    def expanded_encoder(self) -> PretokenEncoder:
+    def expanded_pretoken_encoder(self) -> PretokenEncoder:
         """The first step alone, over arrays of pre-tokens: the ids in `vocab`, scaffold tokens included."""
         return self._pretoken_encoder(self.rules, {}, {}, self.vocab)
 
     @cached_property
-    def raw_encoder(self) -> PretokenEncoder:
+    def raw_pretoken_encoder(self) -> PretokenEncoder:
         """The encoder that a plain BPE engine makes of `raw_model`, over arrays of pre-tokens."""
         return self._pretoken_encoder(self._raw_rules, {}, self._raw_wholes, self.tokens)
 
-    def raw_merging_encoder(self) -> PretokenEncoder:
+    def raw_merging_pretoken_encoder(self) -> PretokenEncoder:
         """The same of an engine that doesn't know `ignore_merges`."""
         return self._pretoken_encoder(self._raw_rules, {}, {}, self.tokens)
 
@@ -342,7 +342,20 @@ class ScaffoldBPE(Parts):
         object.__setattr__(named, "training", training)
         return named
 
-    # ---- use in transformers
+    # ---- use in programs
+
+    def encoder(self) -> Any:
+        """The exact encoder and decoder of text, without transformers.
+
+        Returns:
+            A `hf_scaffold.Encoder`: what `Encoder.from_pretrained` makes of the saved tokenizer.
+        Example:
+            >>> import hf_scaffold as hs
+            >>> encoder = hs.train(hs.count(["hug hugs pug"]), vocab_size=258).encoder()
+            >>> encoder.decode(encoder.encode("hugs"))
+            'hugs'
+        """
+        return provided("ScaffoldBPE.encoder")(self)
 
     def to_tokenizer(self, **kwargs: Any) -> Any:
         """A transformers tokenizer with this vocabulary.

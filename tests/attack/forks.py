@@ -67,6 +67,7 @@ def run_child(
         if not child:
             os.close(reading)
             os.dup2(errors.fileno(), 2)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nobody answers whether remote code may run
             be_child(jobs, work, limits, writing)
         os.close(writing)
         lines, is_silent = read_lines(reading, child)

@@ -166,14 +166,16 @@ import resource
 import toys
 tok = toys.tokenizer()
 tok(["Arizona"], padding=True), tok.decode([1])
-from hf_scaffold.native import sessions
+from hf_scaffold.engine.bare import BareEncoder
+from hf_scaffold.engine.definition import Definition
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 vocab = {"a": 0, "b": 1, "ab": 10**8}
-scaffold = {"merges": [["a", "b"], ["ab", "a"]], "demolish": {"aba": ["ab", "a"]}}
-encoder = sessions.make_encoder("gpt2", scaffold, vocab)
-assert encoder.encode_one("abaab", sessions.AddedTokenFinder([])) == [10**8, 0, 10**8]
-session = sessions.Session(encoder, [], tok.backend_tokenizer, 10**8 + 1, 3)
-assert len(session.numbers) < 5000
+bare = BareEncoder(Definition(
+    vocab, [["a", "b"], ["ab", "a"]], {"aba": ["ab", "a"]}, [], {}, None, {"type": "ByteLevel",
+    "add_prefix_space": False, "use_regex": True}, None, [], [],
+))
+assert bare.encode("abaab", frozenset()) == [10**8, 0, 10**8]
+assert len(bare.numbers) < 5000
 assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
 """
     )

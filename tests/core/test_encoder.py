@@ -35,7 +35,7 @@ def test_equals_tokenizers_over_every_pretoken_of_real_text(bpe, english_text):
         for encoding in expanded_backend(bpe).encode_batch(strings)
     ]
     assert [[bpe.tokens[i] for i in ids] for ids in bpe.encode(pretokens)] == exact
-    raw, ends = bpe.raw_encoder.encode(b"".join(pretokens), np.cumsum([0, *map(len, pretokens)]))
+    raw, ends = bpe.raw_pretoken_encoder.encode(b"".join(pretokens), np.cumsum([0, *map(len, pretokens)]))
     assert [raw[a:b].tolist() for a, b in itertools.pairwise(ends)] == [
         encoding.ids for encoding in Tokenizer(bpe.raw_model()).encode_batch(strings)
     ]
@@ -44,7 +44,7 @@ def test_equals_tokenizers_over_every_pretoken_of_real_text(bpe, english_text):
 def test_the_raw_encoder_takes_special_tokens_whole_where_text_spells_them(bpe):
     """As a plain BPE engine does; one with a character that stands for no byte can't be spelled."""
     pretokens = [token.encode() for token in ("<|endoftext|>", "…", "<|endoftext", "house")]
-    raw, ends = bpe.raw_encoder.encode(b"".join(pretokens), np.cumsum([0, *map(len, pretokens)]))
+    raw, ends = bpe.raw_pretoken_encoder.encode(b"".join(pretokens), np.cumsum([0, *map(len, pretokens)]))
     backend = Tokenizer(bpe.raw_model())
     expected = [backend.encode(bytes_to_symbols(pretoken)).ids for pretoken in pretokens]
     assert [raw[a:b].tolist() for a, b in itertools.pairwise(ends)] == expected
@@ -125,7 +125,7 @@ def test_bytes_without_a_token_are_dropped():
 def test_offsets_that_do_not_fit_are_refused(bpe):
     for offsets in ([], [0, 2], [1, 3], [0, 4], [0, 5, 3], [0, -1, 3]):
         with pytest.raises(ValueError, match="offsets must ascend"):
-            bpe.encoder.encode(b"abc", np.array(offsets, np.int64))
+            bpe.pretoken_encoder.encode(b"abc", np.array(offsets, np.int64))
     with pytest.raises(ValueError, match="instead of 256"):
         PretokenEncoder(np.zeros(3, np.int32), np.zeros((0, 3), np.int32), {}, {})
 

@@ -21,7 +21,7 @@ from attack.seeds import TOKENIZERS
 from transformers import AutoTokenizer
 
 import hf_scaffold as hs
-from hf_scaffold.errors import ArtifactError
+from hf_scaffold.errors import ArtifactError, ConfigurationError
 from hf_scaffold.text.pre_tokenizers import PRESETS, get_pre_tokenizer
 from hf_scaffold.text.presets import preset_of
 
@@ -76,6 +76,74 @@ def test_ids_are_those_of_the_tokenizer(encoder, tokenizer, framed, split):
         assert (ids.dtype, offsets.dtype) == ("int32", "int64")
         assert [ids[a:b].tolist() for a, b in pairwise(offsets)] == expected
         assert encoder.encode_to_arrow(texts, **options).to_pylist() == expected
+
+
+@pytest.mark.parametrize("framed", [False, True])
+@pytest.mark.parametrize("split", [False, True])
+def test_offsets_and_words_are_those_of_the_tokenizer(encoder, tokenizer, framed, split):
+    for text in TEXTS:
+        expected = tokenizer(text, add_special_tokens=framed, split_special_tokens=split).encodings[0]
+        located = encoder.encode_with_offsets(
+            text,
+            add_special_tokens=framed,
+            allowed_special=() if split else "all",
+            disallowed_special=(),
+        )
+        assert located.ids == expected.ids
+        assert located.word_ids == expected.word_ids
+        assert trims_offsets(tokenizer) or located.offsets == expected.offsets
+
+
+def trims_offsets(tokenizer):
+    """Whether a post-processor takes leading spaces out of offsets; an Encoder has none."""
+    return '"trim_offsets": true' in json.dumps(
+        json.loads(tokenizer.backend_tokenizer.to_str())["post_processor"]
+    )
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_dropout_is_that_of_the_tokenizer(encoder, tokenizer, split):
+    options = {"allowed_special": () if split else "all", "disallowed_special": ()}
+    if encoder.why_general is not None:
+        with pytest.raises(ConfigurationError, match=f"no dropout here: {encoder.why_general}"):
+            encoder.encode("a", dropout=0.1)
+        return
+    for seed, p in ((1, 0.1), (2, 0.5), (3, 1.0)):
+        expected = tokenizer(
+            TEXTS, dropout=p, seed=seed, add_special_tokens=False, split_special_tokens=split
+        )
+        drawn = {"dropout": p, "seed": seed, **options}
+        assert encoder.encode_batch(TEXTS, **drawn) == expected.input_ids
+        for i, text in enumerate(TEXTS):
+            located = encoder.encode_with_offsets(text, **drawn)
+            assert located.ids == encoder.encode(text, **drawn) == expected.input_ids[i]
+            assert trims_offsets(tokenizer) or located.offsets == expected.encodings[i].offsets
+        ids, offsets = encoder.encode_batch_to_arrays([text.encode() for text in TEXTS], **drawn)
+        assert [ids[a:b].tolist() for a, b in pairwise(offsets)] == expected.input_ids
+    random.seed(1)
+    one = encoder.encode("international zona", dropout=0.5)
+    random.seed(1)
+    assert encoder.encode("international zona", dropout=0.5) == one
+    with pytest.raises(ValueError, match="Dropout should be between 0 and 1, inclusive, but is 2"):
+        encoder.encode("a", dropout=2)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama3", "bert", "metaspace"])
+def test_the_encoder_of_an_artifact_is_that_of_its_saved_tokenizer(name, tmp_path):
+    alphabet = "bytes" if name in PRESETS else "chars"
+    counts = hs.count(
+        ["the cat sat on the mat, the hat", "naïve 日本"] * 3, pre_tokenizer=name, alphabet=alphabet
+    )
+    special = ["<unk>", "<s>"]
+    unknown = {"unk_token": "<unk>"} if alphabet == "chars" else {}
+    bpe = hs.train(counts, 280, special_tokens=special, **unknown)
+    bpe.to_tokenizer().save_pretrained(tmp_path)
+    saved, made = hs.Encoder.from_pretrained(tmp_path), bpe.encoder()
+    assert saved.special_tokens == made.special_tokens == {"<unk>": 0, "<s>": 1}
+    for text in [*TEXTS, "the hat sat"]:
+        ids = made.encode(text, disallowed_special=())
+        assert ids == saved.encode(text, disallowed_special=())
+        assert made.decode(ids) == saved.decode(ids)
 
 
 @pytest.mark.parametrize("skip", [False, True])

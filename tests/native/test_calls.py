@@ -46,8 +46,8 @@ from hf_scaffold._core.token_decoder import TokenDecoder
 from hf_scaffold._utils.cpus import n_cpus
 from hf_scaffold.engine.inputs import LEAST_FOR_THREADS, n_threads
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.native.calls import LazyEncodings
 from hf_scaffold.native.decoding import shown_bytes
+from hf_scaffold.native.encodings import LazyEncodings
 from hf_scaffold.text.pre_tokenizers import PRESETS
 
 torch = importlib.import_module("torch") if importlib.util.find_spec("torch") else None

@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Tokenizer, models
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, set_seed
 
 from hf_scaffold import tokenization_scaffold
-from hf_scaffold.native.dropout import stream
+from hf_scaffold.engine.dropout import stream
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
 fuzz = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 from threading import Thread
 
 import pytest
@@ -286,3 +287,21 @@ def test_a_setting_changed_in_a_call_of_another_thread_stays_with_that_call(nati
     assert tok(TEXT).data == expected
     assert tok.backend_tokenizer.truncation is None
     assert not tok.backend_tokenizer.encode_special_tokens
+
+
+def test_a_copy_of_what_other_threads_change_meanwhile(native):
+    """Between any two lines that copy it they set something new."""
+    tok = made(native)
+    changed = [vars(tok), tok._special_tokens_map, tok.init_kwargs]
+
+    def change(frame, event, argument):
+        for content in changed:
+            content[f"new {len(content)}"] = "x"
+        return change
+
+    sys.settrace(change)
+    try:
+        copies = [copy.deepcopy(tok), pickle.loads(pickle.dumps(tok)), copy.copy(tok)]
+    finally:
+        sys.settrace(None)
+    assert {tuple(each.tokenize(TEXT)) for each in copies} == {tuple(tok.tokenize(TEXT))}

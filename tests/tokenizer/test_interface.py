@@ -22,7 +22,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils import PaddingStrategy, TensorType
 
-from hf_scaffold.native.calls import LazyEncodings
+from hf_scaffold.native.encodings import LazyEncodings
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
 SIZE = 282

@@ -132,7 +132,7 @@ def assert_encodes_as_tokenizers(bpe, texts):
     expanded = Tokenizer(models.BPE(bpe.vocab, bpe.merges, **model_settings(bpe)))
     public = Tokenizer(bpe.raw_model())
     data = [text.encode() for text in texts]
-    raw, ends = bpe.raw_encoder.encode(b"".join(data), np.cumsum([0, *map(len, data)]))
+    raw, ends = bpe.raw_pretoken_encoder.encode(b"".join(data), np.cumsum([0, *map(len, data)]))
     for i, (text, ids) in enumerate(zip(texts, bpe.encode(data), strict=True)):
         tokens = expanded.encode(text).tokens
         assert [bpe.tokens[i] for i in ids] == [part for token in tokens for part in bpe.demolish(token)]

@@ -1,0 +1,175 @@
+"""Text to exact ids, without the special tokens that frame it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any
+
+from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
+from hf_scaffold.engine import general
+from hf_scaffold.engine.compiled import native_encoder, why_general
+from hf_scaffold.engine.definition import Definition
+from hf_scaffold.engine.dropout import Dropout
+from hf_scaffold.engine.inputs import n_threads
+from hf_scaffold.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ids = NDArray[np.int32]
+    Offsets = NDArray[np.int64]
+
+__all__ = ["BareEncoder"]
+
+
+class BareEncoder:
+    """The exact ids of texts: compiled where the pipeline is known, by `tokenizers` elsewhere.
+
+    It never changes; threads may share it. `allowed` are the special tokens that are found in text; others
+    are read as text there.
+
+    Args:
+        compiled: What an encoder with the same pipeline, vocabulary and merges has already built.
+    """
+
+    def __init__(self, definition: Definition, compiled: TextEncoder | None = None) -> None:
+        self.definition = definition
+        self.why_general = why_general(definition)
+        if self.why_general is None and compiled is None:
+            compiled = native_encoder(definition)
+        self.compiled = compiled
+        self.special = frozenset(token.content for token in definition.added_tokens if token.special)
+        self.n_ids = definition.n_ids
+        # Each is made when first asked for. No lock: whatever two threads make at once is the same. And no
+        # cached_property: before Python 3.12 it has a lock, which a fork can leave taken.
+        self._finders: dict[frozenset[str], AddedTokenFinder] = {}
+        self._general: dict[frozenset[str], Callable[[str], list[int]]] = {}
+        self._locators: dict[frozenset[str], Callable[[str, list[int]], general.Located]] = {}
+        self._numbers: list[int] | None = None
+
+    @property
+    def numbers(self) -> list[int]:
+        """The ids as objects, in order; not those far above the number of tokens."""
+        if self._numbers is None:
+            n_tokens = len(self.definition.vocab) + len(self.definition.added_tokens)
+            self._numbers = list(range(min(self.n_ids, 2 * n_tokens + 1024)))
+        return self._numbers
+
+    def encode(self, text: str, allowed: frozenset[str]) -> list[int]:
+        """The ids of one text.
+
+        Raises:
+            UnicodeEncodeError: it holds a lone surrogate.
+        """
+        if self.compiled is not None:
+            ids = self.compiled.encode_one(text, self._finder(allowed))
+            if ids is not None:
+                return ids
+        return self._encode_generally(text, allowed)
+
+    def encode_batch(
+        self, texts: Sequence[str], allowed: frozenset[str], dropout: Dropout | None = None
+    ) -> tuple[Ids, Offsets]:
+        """The int32 ids of all texts one after another, and len(texts) + 1 int64 offsets into them.
+
+        Raises:
+            UnicodeEncodeError: a text holds a lone surrogate.
+            ConfigurationError: there is dropout, which only the compiled encoder has.
+        """
+        import numpy as np
+
+        if self.compiled is None:
+            if dropout:
+                raise ConfigurationError(f"no dropout here: {self.why_general}")
+            rows = [self._encode_generally(text, allowed) for text in texts]
+            offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+            return np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets
+        finder, threads = self._finder(allowed), n_threads(sum(map(len, texts)))
+        if dropout is None:
+            ids, offsets, unsure = self.compiled.encode(texts, finder, threads)
+            return self._with_rows(ids, offsets, unsure, (texts[i] for i in unsure), allowed)
+        streams = dropout.streams(texts)
+        ids, offsets, unsure = self.compiled.encode(texts, finder, threads, dropout.p, streams)
+        made = [self._drop_between_added_tokens(texts[i], allowed, dropout.p, streams[i]) for i in unsure]
+        return with_rows(ids, offsets, unsure, made)
+
+    def encode_utf8(self, data: Any, offsets: Offsets, allowed: frozenset[str]) -> tuple[Ids, Offsets]:
+        """`encode_batch` of texts that lie one after another as UTF-8, text i from offsets[i] on.
+
+        Raises:
+            UnicodeDecodeError: a text is no UTF-8.
+        """
+        assert self.compiled is not None
+        threads = n_threads(int(offsets[-1] - offsets[0]))
+        ids, ends, unsure = self.compiled.encode_utf8(data, offsets, self._finder(allowed), threads)
+        texts = (bytes(data[offsets[i] : offsets[i + 1]]).decode() for i in unsure)
+        return self._with_rows(ids, ends, unsure, texts, allowed)
+
+    def locate(self, text: str, ids: list[int], allowed: frozenset[str]) -> general.Located:
+        """Where the ids of a text stand in it, by `tokenizers`."""
+        if allowed not in self._locators:
+            self._locators[allowed] = general.locator(self.definition, allowed)
+        return self._locators[allowed](text, ids)
+
+    def _with_rows(
+        self, ids: Ids, offsets: Offsets, places: list[int], texts: Iterable[str], allowed: frozenset[str]
+    ) -> tuple[Ids, Offsets]:
+        """The rows, with those filled in that compiled code left empty: `tokenizers` tells words apart."""
+        if not places:
+            return ids, offsets
+        return with_rows(ids, offsets, places, [self._encode_generally(text, allowed) for text in texts])
+
+    def _encode_generally(self, text: str, allowed: frozenset[str]) -> list[int]:
+        text.encode()  # a lone surrogate is no text
+        if allowed not in self._general:
+            self._general[allowed] = general.encoder(self.definition, allowed)
+        return self._general[allowed](text)
+
+    def _drop_between_added_tokens(
+        self, text: str, allowed: frozenset[str], p: float, stream: np.uint64
+    ) -> list[int]:
+        """The ids of a text in which only `tokenizers` finds the added tokens."""
+        import numpy as np
+
+        assert self.compiled is not None
+        text.encode()
+        ids: list[int] = []
+        for token_id, start, stop in general.stretches(self.definition, allowed, text):
+            if token_id is not None:
+                ids.append(token_id)
+            else:  # another place, another stream: it wraps
+                place = np.array([(int(stream) + start) % (1 << 64)], np.uint64)
+                stretch, _, _ = self.compiled.encode([text[start:stop]], AddedTokenFinder([]), 1, p, place)
+                ids += stretch.tolist()
+        return ids
+
+    def _finder(self, allowed: frozenset[str]) -> AddedTokenFinder:
+        finder = self._finders.get(allowed)
+        if finder is None:
+            finder = self._finders[allowed] = AddedTokenFinder(
+                (
+                    t.content,
+                    t.id,
+                    t.single_word,
+                    t.lstrip,
+                    t.rstrip,
+                    t.normalized,
+                    t.special and t.content not in allowed,
+                )
+                for t in self.definition.added_tokens
+            )
+        return finder
+
+
+def with_rows(
+    flat: Ids, ends: Offsets, places: Sequence[int], made: Sequence[list[int]]
+) -> tuple[Ids, Offsets]:
+    """The ids and offsets with other rows in some places."""
+    import numpy as np
+
+    rows = [flat[begin:end] for begin, end in pairwise(ends.tolist())]
+    for i, ids in zip(places, made, strict=True):
+        rows[i] = np.array(ids, np.int32)
+    return np.concatenate(rows), np.cumsum([0, *map(len, rows)], dtype=np.int64)
