@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -47,40 +46,26 @@ class Encoder:
         return self.tokens or tuple(map(str, range(n_ids)))
 
 
-class CountsEncoder(ABC):
-    """A tokenizer that encodes each pre-token by itself, so that a text's counts are enough."""
+class ArtifactEncoder:
+    """A Scaffold-BPE, which encodes each pre-token by itself, so that a text's counts are enough."""
 
-    name: str
-    tokens: tuple[str, ...]
-
-    @abstractmethod
-    def cuts_as(self, pre_tokenizer: PreTokenizer) -> bool:
-        """Whether it encodes by themselves the pre-tokens that this makes."""
-
-    @abstractmethod
-    def encode_pretokens(self, counts: PreTokenCounts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Ids of all pre-tokens, one after another, and n + 1 offsets."""
-
-    def agreement(self, counts: PreTokenCounts) -> Agreement | None:
-        return None
-
-
-class ArtifactEncoder(CountsEncoder):
     def __init__(self, name: str, tokens: Sequence[str], bpe: ScaffoldBPE) -> None:
         self.name, self.tokens, self.bpe = name, tuple(tokens), bpe
 
     def cuts_as(self, pre_tokenizer: PreTokenizer) -> bool:
+        """Whether it encodes the pre-tokens that this makes."""
         return pre_tokenizer == self.bpe.pre_tokenizer
 
     def encode_pretokens(self, counts: PreTokenCounts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Ids of all pre-tokens, one after another, and n + 1 offsets."""
         return self.bpe.pretoken_encoder.encode(counts.data, counts.offsets)
 
-    def agreement(self, counts: PreTokenCounts) -> Agreement:
+    def agreement(self, counts: PreTokenCounts) -> Agreement | None:
         return measure(self.bpe, counts)
 
 
-class BackendEncoder(Encoder, CountsEncoder):
-    """A `tokenizers.Tokenizer`: its model sees one pre-token at a time, whatever the model."""
+class BackendEncoder(Encoder):
+    """A `tokenizers.Tokenizer`, whose model sees one pre-token at a time, whatever it is."""
 
     def __init__(self, name: str, backend: Tokenizer) -> None:
         from hf_scaffold.tokenization_scaffold import AddedTokens, with_model
@@ -112,6 +97,12 @@ class BackendEncoder(Encoder, CountsEncoder):
         rows = [encoding.ids for encoding in encodings]
         ends = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         return np.fromiter(chain.from_iterable(rows), np.int32, ends[-1]), ends
+
+    def agreement(self, counts: PreTokenCounts) -> Agreement | None:
+        return None
+
+
+CountsEncoder = ArtifactEncoder | BackendEncoder
 
 
 def _pre_tokenizers_of(backend: Tokenizer) -> list[PreTokenizer]:

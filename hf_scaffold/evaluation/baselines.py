@@ -124,11 +124,7 @@ def train_baseline(
 
 
 def require_vocab_size(kinds: Sequence[str], vocab_size: int, n_special_tokens: int) -> None:
-    """Refuse, before work begins, a size at which one of these baselines can't be trained.
-
-    Raises:
-        VocabSizeError: the message gives the smallest size.
-    """
+    """Refuse a size too small for one of these baselines, before work begins."""
     smallest = n_special_tokens + max(_SMALLEST[kind] for kind in kinds)
     if vocab_size < smallest:
         raise VocabSizeError(
@@ -151,11 +147,9 @@ def _backend(
     """The trained tokenizer; if training takes more than a moment, Ctrl-C doesn't have to wait for it."""
     if kind == "bpe":
         return _train_bpe(counts, vocab_size, special_tokens)
-    given: list[Any] = [counts]
+    given: list[Any] = ["bpe", counts] if kind == "sentencepiece-bpe" else [counts]
     n_bytes = counts.n_bytes
-    if kind == "sentencepiece-bpe":
-        given = ["bpe", counts]
-    elif kind == "sentencepiece-unigram":
+    if kind == "sentencepiece-unigram":
         if text is None:
             raise ConfigurationError(
                 f"{kind} can't be trained on counts; give text=EvaluationText(…) as well"
@@ -321,9 +315,8 @@ def _sentencepiece_backend(processor: Any, model_type: str) -> Tokenizer:
     """What encodes as SentencePiece does: text is cut before each "▁", which no piece has inside."""
     ids = range(processor.get_piece_size())
     pieces = [(processor.id_to_piece(i), processor.get_score(i)) for i in ids]
-    model: models.Model
     if model_type == "unigram":
-        model = models.Unigram(pieces, processor.unk_id(), byte_fallback=True)
+        model: models.Model = models.Unigram(pieces, processor.unk_id(), byte_fallback=True)
     else:
         from transformers.convert_slow_tokenizer import generate_merges
 
@@ -338,9 +331,8 @@ def _sentencepiece_backend(processor: Any, model_type: str) -> Tokenizer:
     backend = Tokenizer(model)
     backend.normalizer = normalizers.Replace(" ", "▁")
     backend.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
-    backend.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
-    )
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    backend.decoder = decoders.Sequence(steps)
     return backend
 
 

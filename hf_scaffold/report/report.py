@@ -173,8 +173,8 @@ def make_report(
     special_tokens, baselines = strings("special_tokens", special_tokens), strings("baselines", baselines)
     if not isinstance(compare_with, Mapping):
         compare_with = strings("compare_with", compare_with, (str, os.PathLike))
-    if passage is not None:
-        string("passage", passage)
+    if passage is not None and string("passage", passage) != passage.encode(errors="replace").decode():
+        raise ConfigurationError("the passage holds a lone surrogate, which is no text")
     string("text_field", text_field)
     step = function("on_step", on_step, "name") or (lambda name: None)
     cutter = _byte_level(pre_tokenizer)
@@ -182,8 +182,6 @@ def make_report(
     require_vocab_size(["bpe", *kinds], vocab_size, len(special_tokens))
     others = _loaded(compare_with, taken=[SCAFFOLD, PLAIN, *map(BASELINE_NAMES.__getitem__, kinds)])
     texts = _readable_texts(corpus, held_out, text_field)
-    if passage is not None and passage != passage.encode(errors="replace").decode():
-        raise ConfigurationError("the passage holds a lone surrogate, which is no text")
 
     step("Counting")
     counts = count(
@@ -197,17 +195,12 @@ def make_report(
 
     step("Looking at scaffold tokens")
     scaffolds = _scaffold_facts(scaffold, counts)
+    origin = [*texts][-1] if passage is None else GIVEN
     if passage is None:
-        origin = [*texts][-1]
         passage = choose_passage(texts[origin].documents(), plain, scaffold)
-    else:
-        origin = GIVEN
+    settings = {"vocab_size": vocab_size, "special_tokens": special_tokens, "pre_tokenizer": cutter.preset}
     return Report(
-        settings={
-            "vocab_size": vocab_size,
-            "special_tokens": list(special_tokens),
-            "pre_tokenizer": cutter.preset,
-        },
+        settings=settings,
         texts=tuple(
             _text_facts(name, text, differing_share(plain, scaffold, text.counts(cutter)))
             for name, text in texts.items()
