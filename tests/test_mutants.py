@@ -55,6 +55,10 @@ def test_the_faults_are_many_and_have_names_of_their_own():
     assert run.equivalents().keys() <= {each.name for each in faults}
 
 
+def test_the_faults_fit_the_code():
+    assert not run.check(run.all_faults())
+
+
 def test_the_extensions_that_a_header_goes_into():
     assert run.affected_extensions("cython_core/candidate_queue.hpp") == {"trainer"}
     assert run.affected_extensions("cython_core/trainer.pyx") == {"trainer"}
