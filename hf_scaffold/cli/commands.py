@@ -17,8 +17,6 @@ from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH
 
 # Whatever takes longer to import is imported by the command that needs it: --help is there at once.
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     name=terminal.NAME,
     help="Train Scaffold-BPE tokenizers for transformers, use them and look inside.",

@@ -14,17 +14,6 @@ from hf_scaffold.evaluation.metrics import Evaluation, evaluate
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.trainer import train
 
-__all__ = [
-    "EOS_TOKEN",
-    "TEXT",
-    "VOCAB_SIZE",
-    "Demo",
-    "Reload",
-    "Splits",
-    "check_reload",
-    "run_demo",
-]
-
 TEXT = Path(__file__).parents[1] / "data" / "wuthering-heights.txt"
 TITLE = "Wuthering Heights by Emily Brontë (1847)"
 VOCAB_SIZE = 4000

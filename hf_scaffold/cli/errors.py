@@ -8,8 +8,6 @@ from typing import Any
 
 from hf_scaffold.cli import terminal
 
-__all__ = ["TRACEBACK", "describe", "in_options"]
-
 TRACEBACK = "HF_SCAFFOLD_TRACEBACK"
 
 # Arguments and calls of Python that options don't have by the same name.

@@ -20,19 +20,6 @@ from rich.progress import (
 )
 from rich.text import Text
 
-__all__ = [
-    "NAME",
-    "facts",
-    "heading",
-    "line",
-    "message",
-    "one_line_warnings",
-    "progress_bar",
-    "status",
-    "table",
-    "use_utf8",
-]
-
 NAME = "hf-scaffold"
 
 Update = Callable[[int, int | None], None]

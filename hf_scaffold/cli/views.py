@@ -16,18 +16,6 @@ if TYPE_CHECKING:
     from hf_scaffold.report.report import Report
     from hf_scaffold.tokenizer.hub import Push
 
-__all__ = [
-    "show_audit",
-    "show_counts",
-    "show_demo",
-    "show_inspection",
-    "show_push",
-    "show_reload",
-    "show_report",
-    "show_shards",
-    "show_training",
-]
-
 
 def show_counts(counts: PreTokenCounts, path: Path, seconds: float) -> None:
     """After `count`: the table's size."""

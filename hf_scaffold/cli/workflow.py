@@ -18,33 +18,13 @@ from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, Progress, iter_document
 from hf_scaffold.text.files import find_files, import_extra
 from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
 from hf_scaffold.tokenizer.building import artifact_of, build_tokenizer
-from hf_scaffold.tokenizer.loading import load_scaffold
+from hf_scaffold.tokenizer.loading import load_scaffold as load_scaffold
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.files import DEMOLISH_FILE
 from hf_scaffold.training.files import FILES as ARTIFACT_FILES
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
-
-__all__ = [
-    "ARTIFACT_FOLDER",
-    "count_with_bar",
-    "folder_or_temporary",
-    "format_line",
-    "load_artifact",
-    "load_history",
-    "load_scaffold",
-    "read_counts",
-    "read_lines",
-    "read_texts",
-    "require_parquet",
-    "require_tokenizer_folder",
-    "require_writable",
-    "require_writable_file",
-    "save_tokenizer",
-    "special_tokens_and_roles",
-    "tokenize",
-]
 
 # Not beside tokenizer.json: this vocab.json gives scaffold tokens ids from |V| on, and programs that go for
 # vocab.json and merges.txt by name (GPT2Tokenizer of transformers, without a tokenizer.json) would use them.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     Ids = NDArray[np.int32]
     Offsets = NDArray[np.int64]
 
-__all__ = ["BareEncoder"]
-
 
 class BareEncoder:
     """The exact ids of texts: compiled where the pipeline is known, by `tokenizers` elsewhere.

@@ -7,8 +7,6 @@ from hf_scaffold.engine.definition import Definition
 from hf_scaffold.text.byte_level import ids_of_bytes
 from hf_scaffold.text.presets import preset_of
 
-__all__ = ["LARGEST_ID", "native_encoder", "why_general"]
-
 LARGEST_ID = (1 << 31) - 1  # the core's ids are 32 bits wide
 
 

@@ -14,8 +14,6 @@ from typing import Any
 from hf_scaffold._utils.strict_json import parse, shown
 from hf_scaffold.errors import ArtifactError
 
-__all__ = ["AddedToken", "Definition"]
-
 # Above every public id: scaffold tokens have ids from here up where `tokenizers` merges.
 FIRST_SCAFFOLD_ID = 1 << 31
 # Ids that a vocabulary of any size may use; beyond them they must stay below the length of its JSON.

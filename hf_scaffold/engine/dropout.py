@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Dropout"]
-
 
 class Dropout(NamedTuple):
     """The dropout of one call: the probability that a merge is passed over, and the seed if there is one."""

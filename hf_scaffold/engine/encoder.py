@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     Ids = NDArray[np.int32]
     Offsets = NDArray[np.int64]
 
-__all__ = ["Encoder"]
-
 FILES = ("tokenizer.json", "scaffold.json")
 
 

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from hf_scaffold.engine.definition import FIRST_SCAFFOLD_ID, Definition
 
-__all__ = ["Located", "decoder", "encoder", "locator", "stretches"]
-
 
 def encoder(definition: Definition, allowed_special: Set[str]) -> Callable[[str], list[int]]:
     """What encodes a text, without the special tokens that frame it.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Special", "chosen", "n_threads", "refuse_no_batch", "refuse_spelled", "strings_of", "utf8_of"]
-
 Special = Literal["all"] | Collection[str]
 
 # Below so many characters starting a thread costs more than it saves.

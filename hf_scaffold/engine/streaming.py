@@ -5,8 +5,6 @@ from __future__ import annotations
 import codecs
 from collections.abc import Mapping
 
-__all__ = ["DecodeStream"]
-
 
 class DecodeStream:
     """Gives the text of ids one by one; a character is held back until all its bytes are there.

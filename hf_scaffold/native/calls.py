@@ -26,8 +26,6 @@ from hf_scaffold.native.sessions import Ends, Ids, NotNativeError, session_of
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = ["encode_plus", "encode_to_arrays", "reason_against"]
-
 
 def encode_plus(
     tokenizer: ScaffoldTokenizerFast,

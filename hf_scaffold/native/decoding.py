@@ -16,8 +16,6 @@ from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = ["Decoding", "decoding_of", "shown_bytes"]
-
 
 @dataclass
 class Decoding:

@@ -19,8 +19,6 @@ from hf_scaffold.native.sessions import Ends, Ids, Session, session_of
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import CallBackend, ScaffoldTokenizerFast
 
-__all__ = ["LazyEncodings", "draw", "encodings_of"]
-
 # The arguments of a call that its encodings depend on.
 SHAPING = (
     *("add_special_tokens", "padding_strategy", "truncation_strategy", "max_length", "stride"),

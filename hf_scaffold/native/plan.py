@@ -15,8 +15,6 @@ from hf_scaffold.native.sessions import NotNativeError, Session, Template, sessi
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = ["Plan", "are_texts"]
-
 # Arguments of a call that only the general path knows.
 GENERAL = {
     "is_split_into_words": "is_split_into_words is set",

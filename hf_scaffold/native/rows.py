@@ -17,8 +17,6 @@ from hf_scaffold._core.text_encoder import (
 from hf_scaffold.native.plan import Plan
 from hf_scaffold.native.sessions import Ends, Ids, NotNativeError, Session, Template
 
-__all__ = ["Row", "Rows", "in_form", "makes_matrices", "rows_of"]
-
 
 def rows_of(flat: Ids, ends: Ends, plan: Plan) -> Rows:
     """The rows of encoded sequences, truncated and padded."""

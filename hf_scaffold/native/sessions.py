@@ -20,8 +20,6 @@ from hf_scaffold.text.presets import preset_of
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = ["Ends", "Ids", "NotNativeError", "Session", "Template", "entry_of", "session_of"]
-
 Ids = NDArray[np.int32]
 Ends = NDArray[np.int64]
 

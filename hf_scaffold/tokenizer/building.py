@@ -25,15 +25,6 @@ from hf_scaffold.training.parts import CHARACTER_SETTINGS
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = [
-    "TokenizerSettings",
-    "artifact_of",
-    "build_encoder",
-    "build_tokenizer",
-    "checked_settings",
-    "special_tokens_in",
-]
-
 MORE_TOKENS = ("extra_special_tokens", "additional_special_tokens", "model_specific_special_tokens")
 SETTINGS_ELSEWHERE = {
     "add_prefix_space": "the pre-tokenizer adds it; give pre_tokenizer=ByteLevel(add_prefix_space=True)",

@@ -18,8 +18,6 @@ from tokenizers.decoders import (
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
 from hf_scaffold.text.symbols import NO_AFFIXES, Affixes
 
-__all__ = ["decoder_for"]
-
 
 def decoder_for(pre_tokenizer: PreTokenizer, affixes: Affixes, byte_fallback: bool = False) -> Decoder:
     """The decoder that undoes a pre-tokenizer and removes affixes.

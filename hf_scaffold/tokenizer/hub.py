@@ -16,8 +16,6 @@ from hf_scaffold._utils.files import settle
 from hf_scaffold.errors import ConfigurationError, HubError
 from hf_scaffold.tokenizer.loading import load_scaffold
 
-__all__ = ["Push", "push_folder"]
-
 
 @dataclass(frozen=True)
 class Push:

@@ -21,8 +21,6 @@ from hf_scaffold.tokenizer.post_processors import added_by, with_tokens
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.parts import CHARACTER_SETTINGS
 
-__all__ = ["Shell", "empty_like", "fill", "pad_with_own_id", "settings_of", "symbol_options"]
-
 # What from_pretrained noted of the files it read: none of it holds for another vocabulary.
 _LOADED = (
     "added_tokens_decoder",

@@ -20,8 +20,6 @@ from hf_scaffold.errors import ArtifactError, ConfigurationError
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = ["load_json", "load_pretrained", "load_scaffold", "require_ids"]
-
 
 def load_pretrained(source: str, load: Callable[..., Any]) -> Any:
     """What a `from_pretrained` makes of a folder, or of a name on the Hub.

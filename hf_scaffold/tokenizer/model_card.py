@@ -23,8 +23,6 @@ from hf_scaffold._utils.percent import percent_down
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-__all__ = ["make_card", "update_card", "write_card"]
-
 BEGIN = "<!-- hf_scaffold: down to the end mark every push writes this anew; what is outside stays yours. -->"
 END = "<!-- hf_scaffold: end -->"
 MAX_VALUES = 20  # names of files shown

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["added_by", "with_tokens"]
-
 Named = tuple[str, int]  # a token and its id
 
 

@@ -39,8 +39,6 @@ from hf_scaffold.training.trainer import train, train_sizes
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["train_new_from_iterator", "train_tokenizer", "train_tokenizer_sizes"]
-
 _OURS = {"counts", "like", "settings", "special_tokens", "kwargs"}  # no arguments of the method
 _HINTS = {"special_tokens": "those of the tokenizer stay; new_special_tokens follow them"}
 

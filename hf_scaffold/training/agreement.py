@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold.counting.counts import PreTokenCounts
 
-__all__ = ["Agreement", "EncodedRows", "measure", "measure_training_text", "rows_alike"]
-
 EncodedRows = tuple[NDArray[np.int32], NDArray[np.int64]]
 Rows = NDArray[np.bool_]  # for each distinct pre-token
 

@@ -55,8 +55,6 @@ from hf_scaffold.training.files import (
 from hf_scaffold.training.log import life_of
 from hf_scaffold.training.parts import AGREEMENTS, CHARACTER_SETTINGS, Parts
 
-__all__ = ["ScaffoldBPE"]
-
 
 @dataclass(frozen=True, repr=False)
 class ScaffoldBPE(Parts):

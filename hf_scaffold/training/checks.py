@@ -17,8 +17,6 @@ from hf_scaffold.text.symbols import NO_AFFIXES, Pair
 from hf_scaffold.training.log import TrainingLog
 from hf_scaffold.training.parts import AGREEMENTS, CHARACTER_SETTINGS, Parts, derive_demolish_map
 
-__all__ = ["are_tokens", "check"]
-
 
 def check(bpe: Parts) -> None:
     """Refuse parts that contradict each other.

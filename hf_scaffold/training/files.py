@@ -13,24 +13,6 @@ from hf_scaffold.text.symbols import Pair
 from hf_scaffold.training.checks import are_tokens
 from hf_scaffold.training.log import TrainingLog
 
-__all__ = [
-    "DEMOLISH_FILE",
-    "FILES",
-    "FORMAT_VERSION",
-    "LOG_FILE",
-    "MERGES_FILE",
-    "MERGES_JSON_FILE",
-    "VOCAB_FILE",
-    "merges_text",
-    "pairs",
-    "read_json",
-    "read_log",
-    "read_merges",
-    "read_merges_json",
-    "read_vocab",
-    "token_lists",
-]
-
 FORMAT_VERSION = 1
 VOCAB_FILE, MERGES_FILE, DEMOLISH_FILE = "vocab.json", "merges.txt", "demolish.json"
 LOG_FILE = "log.jsonl"

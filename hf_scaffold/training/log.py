@@ -10,8 +10,6 @@ from typing import Any, Literal, NamedTuple
 from hf_scaffold._utils.strict_json import parse, shown
 from hf_scaffold.errors import ArtifactError
 
-__all__ = ["Event", "TrainingLog"]
-
 Kind = Literal["merged", "marked", "reinstated"]
 KINDS = ("merged", "marked", "reinstated")
 Row = tuple[Kind, str, int, tuple[str, ...], int]  # an Event but for its merge

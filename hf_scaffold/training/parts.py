@@ -20,8 +20,6 @@ from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
 from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes, Pair
 from hf_scaffold.training.log import TrainingLog
 
-__all__ = ["AGREEMENTS", "CHARACTER_SETTINGS", "Parts", "derive_demolish_map", "raw_splits"]
-
 CHARACTER_SETTINGS = (
     "unk_token",
     "fuse_unk",

@@ -24,14 +24,6 @@ from hf_scaffold.text.symbols import Affixes
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = [
-    "DEFAULT_VOCAB_SIZE",
-    "TrainingOptions",
-    "TrainingSettings",
-    "checked_sizes",
-    "settings_from",
-]
-
 DEFAULT_VOCAB_SIZE = 30_000  # BpeTrainer's
 _LIMIT = "ids are 32-bit integers"
 

@@ -26,8 +26,6 @@ from hf_scaffold.training.settings import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["train", "train_sizes"]
-
 _LONGEST = 2**32 - 1  # symbols a token may have; a training run holds no more
 
 
