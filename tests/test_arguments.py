@@ -1,8 +1,10 @@
 """Arguments that can't be right are refused at once, by name; those that are right work in any spelling."""
 
 import copy
+import io
 import json
 import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -183,7 +185,10 @@ OPTIONS = {
     "scaffold='no'": (TypeError, "scaffold must be True or False"),
     "scaffold=None": (TypeError, "scaffold must be True or False, not None"),
     "log='training.log'": (TypeError, "log must be True or False, not the string 'training.log'"),
-    "progress=True": (TypeError, r"progress must be a function of \(tokens, vocab_size\), not True"),
+    "show_progress=None": (
+        TypeError,
+        r"show_progress must be True, False or a function of \(tokens, vocab_size\), not None",
+    ),
 }
 
 
@@ -225,7 +230,11 @@ def test_counting_refuses_what_cannot_be():
         ({"max_pretoken_length": 1e6}, TypeError, "write 1000000"),
         ({"text_field": 0}, TypeError, "text_field must be a string, not the int 0"),
         ({"text_field": None}, TypeError, "text_field must be a string, not None"),
-        ({"progress": True}, TypeError, r"progress must be a function of \(bytes_read, bytes_total\)"),
+        (
+            {"show_progress": 1},
+            TypeError,
+            r"show_progress must be .* function of \(bytes_read, bytes_total\)",
+        ),
         ({"pre_tokenizer": 5}, TypeError, "pre_tokenizer must be"),
         ({"normalizer": "nfc"}, TypeError, "normalizer must be"),
         ({"alphabet": "letters"}, hs.ConfigurationError, "alphabet is 'letters'"),
@@ -249,8 +258,8 @@ UNKNOWN = {
     "files=['a.txt']": "corpus",
     "num_proc=4": "num_workers",
     "workers=4": "num_workers",
-    "show_progress=False": "progress",
-    "verbose=True": "progress",
+    "progress=False": "show_progress",
+    "verbose=True": "show_progress",
     "pretokenizer='gpt2'": "pre_tokenizer",
     "vocabsize=300": "vocab_size",
     "max_length=5": "model_max_length",
@@ -415,9 +424,45 @@ def test_retraining_may_keep_a_log():
 
 def test_progress_of_train_tokenizer_is_that_of_training():
     calls = []
-    hs.train_tokenizer_sizes(TEXTS, [260, 264], progress=lambda done, total: calls.append((done, total)))
+    hs.train_tokenizer_sizes(TEXTS, [260, 264], show_progress=lambda done, total: calls.append((done, total)))
     assert calls
     assert all(done <= total == 264 for done, total in calls)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("kind", [Terminal, io.StringIO])
+def test_true_shows_bars_on_terminals_alone(kind, counts, tmp_path, monkeypatch):
+    tokenizer = hs.train_tokenizer(TEXTS, 264)
+    Path(tmp_path, "text.txt").write_text("hugs and buns", encoding="utf-8")
+    for call, shown in (
+        (lambda: hs.count(TEXTS, show_progress=True), ["Counting"]),
+        (lambda: hs.train(counts, 264, show_progress=True), ["Training"]),
+        (lambda: hs.train_tokenizer(TEXTS, 264, show_progress=True), ["Counting", "Training"]),
+        (lambda: tokenizer.train_new_from_iterator(TEXTS, 264), ["Pre-tokens", "Training"]),
+        (
+            lambda: hs.write_shards(tmp_path / "text.txt", tokenizer, tmp_path, show_progress=True),
+            ["Tokenizing"],
+        ),
+    ):
+        monkeypatch.setattr("sys.stderr", kind())
+        call()
+        screen = sys.stderr.getvalue()
+        assert [name for name in shown if name in screen] == (shown if kind is Terminal else [])
+
+
+def test_steps_of_a_report_are_named(monkeypatch):
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    hs.make_report(TEXTS, 264, baselines=[])
+    assert sys.stderr.getvalue() == ""
+    steps = []
+    hs.make_report(TEXTS, 264, baselines=[], show_progress=steps.append)
+    hs.make_report(TEXTS, 264, baselines=[], show_progress=True)
+    assert sys.stderr.getvalue() == "".join(f"{step} …\n" for step in steps)
+    assert steps[0] == "Counting"
 
 
 def test_warnings_name_the_line_that_called(counts):

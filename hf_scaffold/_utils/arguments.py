@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, signature
@@ -39,14 +40,14 @@ _ALIASES = {
     "overlap": "min_frequency",
     "pad": "pad_token",
     "pretokenizer": "pre_tokenizer",
-    "show_progress": "progress",
+    "progress": "show_progress",
     "source": "corpus",
     "field": "text_field",
     "text_column": "text_field",
     "texts": "corpus",
     "tokenizer": "like",
     "unk": "unk_token",
-    "verbose": "progress",
+    "verbose": "show_progress",
     "workers": "num_workers",
 }
 
@@ -213,17 +214,44 @@ def strings(name: str, value: Any, kinds: tuple[type, ...] = (str,)) -> list[Any
     return items
 
 
-def function(name: str, value: Any, takes: str) -> Any:
-    """The value.
+def progress(value: Any, takes: str) -> Any:
+    """What show_progress is: True, False or a function.
 
     Args:
         takes: The arguments it is called with, for the message.
     Raises:
-        TypeError: it is neither callable nor None.
+        TypeError: it is none of these.
     """
-    if value is not None and not callable(value):
-        raise TypeError(f"{name} must be a function of ({takes}), not {shortened(value)}")
-    return value
+    if callable(value):
+        return value
+    if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
+        return bool(value)
+    raise TypeError(f"show_progress must be True, False or a function of ({takes}), not {shortened(value)}")
+
+
+@contextmanager
+def progress_shown(
+    show_progress: bool | Callable[..., object], description: str, unit: str
+) -> Iterator[Callable[..., object] | None]:
+    """Show a bar while the block runs if show_progress is True and stderr is a terminal.
+
+    Yields:
+        update(done, total): the function given, or one that moves the bar; None if there is neither.
+    """
+    if not isinstance(show_progress, bool):
+        yield show_progress
+    elif not show_progress:
+        yield None
+    else:
+        from tqdm.auto import tqdm
+
+        with tqdm(desc=description, unit=unit, unit_scale=True, disable=None) as bar:
+
+            def update(done: int, total: int | None) -> None:
+                bar.total = total
+                bar.update(done - bar.n)
+
+            yield update
 
 
 def shortened(value: Any) -> str:

@@ -174,7 +174,7 @@ def train(
         corpus, pre_tokenizer, alphabet, text_field, num_workers, max_pretoken_length
     )
     with terminal.progress_bar("Training", "tokens") as progress:
-        artifacts = train_sizes(counts, sizes, settings=replace(settings, progress=progress))
+        artifacts = train_sizes(counts, sizes, settings=replace(settings, show_progress=progress))
     for folder, bpe in zip(folders, artifacts, strict=True):
         workflow.save_tokenizer(bpe.with_sources(corpus), folder, **roles)
         views.show_training(bpe, counts, folder, time.perf_counter() - start)
@@ -255,7 +255,7 @@ def _write_shards(
             lines=lines,
             text_field=text_field,
             overwrite=overwrite,
-            progress=progress,
+            show_progress=progress,
         )
     views.show_shards(index, output_dir, time.perf_counter() - start)
 
@@ -359,7 +359,7 @@ def report(
         raise typer.BadParameter("give --baseline or --all-baselines, not both")
     kinds = baselines.BASELINES if all_baselines else baseline or reports.DEFAULT_BASELINES
     start = time.perf_counter()
-    with terminal.status() as on_step:
+    with terminal.status() as show_step:
         found = reports.make_report(
             corpus,
             vocab_size or DEFAULT_VOCAB_SIZE,
@@ -371,7 +371,7 @@ def report(
             passage=passage,
             text_field=text_field,
             num_workers=num_workers,
-            on_step=on_step,
+            show_progress=show_step,
         )
     found.save(*output)
     views.show_report(found, output, time.perf_counter() - start)

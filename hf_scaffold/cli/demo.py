@@ -86,7 +86,7 @@ class Demo:
         return [tuple(bpe.tokens[token_id] for token_id in ids) for ids in bpe.encode(list(self.counts))]
 
 
-def run_demo(progress: Callable[[int, int], object] | None = None) -> Demo:
+def run_demo(progress: Callable[[int, int], object] = lambda done, total: None) -> Demo:
     """Train plain BPE and Scaffold-BPE of `VOCAB_SIZE` tokens on the text in the package.
 
     Args:
@@ -102,7 +102,7 @@ def run_demo(progress: Callable[[int, int], object] | None = None) -> Demo:
             VOCAB_SIZE,
             special_tokens=[EOS_TOKEN],
             scaffold=scaffold,
-            progress=progress and (lambda done, _: progress(done_before + done, 2 * VOCAB_SIZE)),
+            show_progress=lambda done, _: progress(done_before + done, 2 * VOCAB_SIZE),
         )
 
     plain, scaffold = train_one(False, 0), train_one(True, VOCAB_SIZE)

@@ -44,7 +44,7 @@ def read_counts(
     text_field: str = "text",
     num_workers: int | None = None,
     max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
-    progress: Progress | None = None,
+    show_progress: bool | Progress = False,
 ) -> PreTokenCounts:
     """Count text files, or read and add up tables of counts.
 
@@ -52,7 +52,7 @@ def read_counts(
         paths: Files or glob patterns of text, as for `count`; or of tables that `PreTokenCounts.save` wrote.
         pre_tokenizer: A preset's name. None: the default for text, and whatever made the tables for tables.
         alphabet: As for `count`. None: that of the tables for tables, else bytes.
-        text_field, num_workers, max_pretoken_length, progress: As for `count`.
+        text_field, num_workers, max_pretoken_length, show_progress: As for `count`.
     Raises:
         ConfigurationError: text and tables are mixed, or a table was made with another pre-tokenizer.
         CorpusError, ArtifactError, CountOverflowError: as `count` and `PreTokenCounts` raise them.
@@ -67,7 +67,7 @@ def read_counts(
             text_field=text_field,
             num_workers=num_workers,
             max_pretoken_length=max_pretoken_length,
-            progress=progress,
+            show_progress=show_progress,
         )
     for path in found:
         if path not in tables:
@@ -110,7 +110,7 @@ def count_with_bar(
             text_field=text_field,
             num_workers=num_workers,
             max_pretoken_length=max_pretoken_length or None,
-            progress=progress,
+            show_progress=progress,
         )
 
 

@@ -18,7 +18,15 @@ from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer as StockPreTokenizer
 
 from hf_scaffold._core.counter import first_out_of_order, last_cut
-from hf_scaffold._utils.arguments import function, knows_its_arguments, shortened, string, warn, whole
+from hf_scaffold._utils.arguments import (
+    knows_its_arguments,
+    progress,
+    progress_shown,
+    shortened,
+    string,
+    warn,
+    whole,
+)
 from hf_scaffold._utils.files import write_files
 from hf_scaffold.counting.files import read_parquet, to_parquet
 from hf_scaffold.counting.workers import count_in_processes, count_in_threads, resolve_workers
@@ -300,7 +308,7 @@ def count(
     text_field: str = "text",
     num_workers: int | None = None,
     max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
-    progress: Progress | None = None,
+    show_progress: bool | Progress = False,
 ) -> PreTokenCounts:
     """Count the pre-tokens of a corpus.
 
@@ -326,8 +334,8 @@ def count(
             most; one process where processes are spawned, since these import the calling script again.
         max_pretoken_length: Bytes. Longer pre-tokens, which are data rather than words, are left out with a
             warning: training on one takes some 80 times its size in memory. None keeps all.
-        progress: Called in this thread now and then as progress(bytes_read, bytes_total): bytes on disk, and
-            None for the total if the corpus has no known size.
+        show_progress: True for a bar; or a function called in this thread as f(bytes_read, bytes_total):
+            bytes on disk, and None for the total if the corpus has no known size.
     Returns:
         PreTokenCounts, never empty.
     Raises:
@@ -342,19 +350,20 @@ def count(
         {b' cat': 1, b' dog': 1, b'the': 2}
     """
     string("text_field", text_field)
-    function("progress", progress, "bytes_read, bytes_total")
+    show_progress = progress(show_progress, "bytes_read, bytes_total")
     if max_pretoken_length is not None:
         max_pretoken_length = whole("max_pretoken_length", max_pretoken_length, 1, reason="None keeps all")
     cutter = get_pre_tokenizer(pre_tokenizer, normalizer, alphabet)
     preset = cutter.preset
     num_workers = resolve_workers(num_workers, in_threads=preset is not None)
     cut = None if preset is None else partial(last_cut, preset=preset)
-    documents = iter_documents(corpus, text_field=text_field, cut=cut, progress=progress)
-    if preset is not None:
-        counts = PreTokenCounts(*count_in_threads(documents, preset, num_workers), cutter)
-    else:
-        total = count_in_processes(documents, cutter, num_workers)
-        counts = PreTokenCounts._from_sorted(sorted(total.items()), cutter)
+    with progress_shown(show_progress, "Counting", "B") as report:
+        documents = iter_documents(corpus, text_field=text_field, cut=cut, progress=report)
+        if preset is not None:
+            counts = PreTokenCounts(*count_in_threads(documents, preset, num_workers), cutter)
+        else:
+            total = count_in_processes(documents, cutter, num_workers)
+            counts = PreTokenCounts._from_sorted(sorted(total.items()), cutter)
     if max_pretoken_length is not None:
         counts = _without_longer(counts, max_pretoken_length)
     if not counts:

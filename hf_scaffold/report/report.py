@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hf_scaffold._utils.arguments import LARGEST_ID, function, knows_its_arguments, string, strings, whole
+from hf_scaffold._utils.arguments import LARGEST_ID, knows_its_arguments, progress, string, strings, whole
 from hf_scaffold._utils.files import write_files
 from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
@@ -138,7 +139,7 @@ def make_report(
     passage: str | None = None,
     text_field: str = "text",
     num_workers: int | None = None,
-    on_step: Step | None = None,
+    show_progress: bool | Step = False,
 ) -> Report:
     """Train Scaffold-BPE and what to compare it with on a text, and compare them.
 
@@ -155,7 +156,7 @@ def make_report(
         pre_tokenizer: A preset for an alphabet of bytes.
         passage: A text to show as both BPEs encode it. None: where they differ most near the start of the
             held-out text, or of the training text if there is none.
-        on_step: Called with the name of each step before it.
+        show_progress: True to name each step on stderr before it; or a function to call with the name.
     Returns:
         Report: `save("report.html")`, or .md or .json.
     Raises:
@@ -176,7 +177,7 @@ def make_report(
     if passage is not None and string("passage", passage) != passage.encode(errors="replace").decode():
         raise ConfigurationError("the passage holds a lone surrogate, which is no text")
     string("text_field", text_field)
-    step = function("on_step", on_step, "name") or (lambda name: None)
+    step = _step(progress(show_progress, "name"))
     cutter = _byte_level(pre_tokenizer)
     kinds = _checked_kinds(baselines)
     require_vocab_size(["bpe", *kinds], vocab_size, len(special_tokens))
@@ -217,6 +218,12 @@ def make_report(
         standalone=_standalone(scaffold, counts, scaffolds, table.evaluations[TRAIN][SCAFFOLD]),
         passage=split_passage(passage, origin, plain, scaffold),
     )
+
+
+def _step(show_progress: bool | Step) -> Step:
+    if not isinstance(show_progress, bool):
+        return show_progress
+    return (lambda name: print(f"{name} …", file=sys.stderr)) if show_progress else lambda name: None
 
 
 def _byte_level(preset: str | None) -> PreTokenizer:

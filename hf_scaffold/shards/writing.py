@@ -20,8 +20,9 @@ from hf_scaffold._core.counter import last_cut
 from hf_scaffold._core.text_encoder import framed
 from hf_scaffold._utils.arguments import (
     flag,
-    function,
     knows_its_arguments,
+    progress,
+    progress_shown,
     shortened,
     string,
     strings,
@@ -64,7 +65,7 @@ def write_shards(
     lines: bool = False,
     text_field: str = "text",
     overwrite: bool = False,
-    progress: Progress | None = None,
+    show_progress: bool | Progress = False,
 ) -> ShardIndex:
     """Encode a corpus into shards of token ids, in the corpus' order; resume where an earlier run stopped.
 
@@ -85,7 +86,7 @@ def write_shards(
         lines: Each line of plain text is a document, with its line end.
         text_field: As for `count`.
         overwrite: Start anew, whatever shards are there.
-        progress: As for `count`; called from another thread.
+        show_progress: As for `count`; called from another thread.
     Returns:
         The complete index.
     Raises:
@@ -118,17 +119,19 @@ def write_shards(
     shard_size = whole("shard_size", shard_size, least=1)
     lines, overwrite = flag("lines", lines), flag("overwrite", overwrite)
     add_eos = None if add_eos is None else flag("add_eos", add_eos)
-    function("progress", progress, "bytes_read, bytes_total")
+    show_progress = progress(show_progress, "bytes_read, bytes_total")
     cut = None if lines else _cut_for(tokenizer)
-    blocks = iter_documents(paths, text_field=text_field, cut=cut, mark_ends=True, progress=progress)
-    plan = _plan(paths, tokenizer, format, shard_size, add_eos, lines, text_field)
-    # Complete or foreign shards need no lock, and may lie in a folder that can't be written to.
-    if not overwrite and (index := _resume(plan, folder, paths)).complete:
-        _tidy(folder)
-        return index
-    with made(str(folder)), _sole_writer(folder):
-        index = plan if overwrite else _resume(plan, folder, paths)  # another run may have ended meanwhile
-        return index if index.complete else _complete(index, folder, blocks, tokenizer, paths)
+    with progress_shown(show_progress, "Tokenizing", "B") as report:
+        blocks = iter_documents(paths, text_field=text_field, cut=cut, mark_ends=True, progress=report)
+        plan = _plan(paths, tokenizer, format, shard_size, add_eos, lines, text_field)
+        # Complete or foreign shards need no lock, and may lie in a folder that can't be written to.
+        if not overwrite and (index := _resume(plan, folder, paths)).complete:
+            _tidy(folder)
+            return index
+        with made(str(folder)), _sole_writer(folder):
+            # Another run may have ended meanwhile.
+            index = plan if overwrite else _resume(plan, folder, paths)
+            return index if index.complete else _complete(index, folder, blocks, tokenizer, paths)
 
 
 def _complete(

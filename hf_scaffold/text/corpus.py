@@ -30,7 +30,7 @@ from hf_scaffold.text.files import (
 
 Corpus: TypeAlias = str | os.PathLike[str] | Iterable[Any]
 Cut: TypeAlias = Callable[[bytes], int]
-Progress: TypeAlias = Callable[[int, int | None], None]
+Progress: TypeAlias = Callable[[int, int | None], object]
 _Item = TypeVar("_Item", bound=Sized)
 
 MAX_PRETOKEN_LENGTH = 1_000_000  # bytes; what is longer is no word

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -87,6 +87,7 @@ def _train_each(
         text_field=text_field,
         num_workers=num_workers,
         max_pretoken_length=max_pretoken_length,
+        show_progress=settings.show_progress is True,
     )
     if settings.initial_alphabet is not None:
         symbols["initial_alphabet"] = settings.initial_alphabet
@@ -123,9 +124,9 @@ def train_tokenizer(
         pre_tokenizer, normalizer, alphabet: As for `count`. None: those of `like` if there is one, which also
             are the only ones to go with it; else the defaults.
         vocab_size, settings: As for `train`, as are all arguments of `TrainingSettings`. fuse_unk and affixes
-            come from `like`, too. Counting doesn't report to `progress`. With `log`, `tokenizer.artifact` is
-            the artifact, for its `history`; it is in memory alone: `tokenizer.artifact.save` writes it,
-            `save_pretrained` doesn't.
+            come from `like`, too. If `show_progress` is a function, only training calls it. With `log`,
+            `tokenizer.artifact` is the artifact, for its `history`; it is in memory alone:
+            `tokenizer.artifact.save` writes it, `save_pretrained` doesn't.
         like: A fast tokenizer with a BPE model, of any class, to take everything but the vocabulary from:
             normalizer, pre-tokenizer, special and added tokens, template, chat template, settings. Its
             special tokens come first. A role given anew, such as bos_token, is given anew in the template.
@@ -191,7 +192,7 @@ def train_new_from_iterator(
     length: int | None = None,
     new_special_tokens: Sequence[str | AddedToken] | None = None,
     special_tokens_map: Mapping[str, str] | None = None,
-    show_progress: bool = True,
+    show_progress: bool | Callable[[int, int], object] = True,
     **kwargs: Any,
 ) -> ScaffoldTokenizerFast:
     """What `ScaffoldTokenizerFast.train_new_from_iterator` does, for any fast BPE tokenizer; see there."""
@@ -206,13 +207,14 @@ def train_new_from_iterator(
     if new_special_tokens is not None:
         new_special_tokens = strings("new_special_tokens", new_special_tokens, (str, AddedToken))
     # None: no bar where stderr is not a terminal.
-    disable = None if show_progress else True
+    disable = None if show_progress is True else True
     texts = logging.tqdm(
         _flat(text_iterator), desc="Pre-tokens", total=length, unit=" texts", disable=disable
     )
     shell = empty_like(like, new_special_tokens or (), special_tokens_map)
     counts = count(texts, pre_tokenizer=shell.pre_tokenizer)
     options = {"special_tokens": shell.special_tokens, **symbol_options(shell), **kwargs}
+    options["show_progress"] = show_progress
     try:
         bpe = train(counts, vocab_size, **options)
     except VocabSizeError as error:  # stock trains on, to special tokens and alphabet alone

@@ -11,8 +11,8 @@ from tokenizers import AddedToken
 from hf_scaffold._utils.arguments import (
     LARGEST_ID,
     flag,
-    function,
     knows_its_arguments,
+    progress,
     shortened,
     string,
     strings,
@@ -53,7 +53,8 @@ class TrainingSettings:
         end_of_word_suffix: Marks characters, and so tokens, that end a pre-token: "</w>".
         scaffold: False trains plain BPE, merge for merge what `tokenizers.trainers.BpeTrainer` learns.
         log: Keep what happened to each token, when and why, as `ScaffoldBPE.log`, for `history`. Free if off.
-        progress: Called about ten times a second with the tokens reached and the largest vocab_size.
+        show_progress: True for a bar; or a function called about ten times a second with the tokens reached
+            and the largest vocab_size.
     Raises:
         ConfigurationError: a number is out of range.
         TypeError: a value of another type.
@@ -82,7 +83,7 @@ class TrainingSettings:
     end_of_word_suffix: str | None = None
     scaffold: bool = True
     log: bool = False
-    progress: Progress | None = None
+    show_progress: bool | Progress = False
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -136,7 +137,7 @@ class TrainingOptions(TypedDict, total=False):
     end_of_word_suffix: str | None
     scaffold: bool
     log: bool
-    progress: Progress | None
+    show_progress: bool | Progress
 
 
 def _checked(field: Field[Any], value: Any) -> Any:
@@ -159,8 +160,8 @@ def _checked(field: Field[Any], value: Any) -> Any:
             return value if isinstance(value, AddedToken) else string(name, value)
         case "continuing_subword_prefix" | "end_of_word_suffix":
             return string(name, value)
-        case "progress":
-            return function(name, value, "tokens, vocab_size")
+        case "show_progress":
+            return progress(value, "tokens, vocab_size")
     return flag(name, value)
 
 

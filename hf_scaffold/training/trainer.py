@@ -7,7 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop
-from hf_scaffold._utils.arguments import knows_its_arguments, shortened, takes_arguments_of, warn
+from hf_scaffold._utils.arguments import (
+    knows_its_arguments,
+    progress_shown,
+    shortened,
+    takes_arguments_of,
+    warn,
+)
 from hf_scaffold.counting.characters import Characters, choose_alphabet
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, CorpusError, VocabSizeError
@@ -109,13 +115,13 @@ def train_sizes(
 def _train(counts: PreTokenCounts, sizes: list[int], settings: TrainingSettings) -> list[ScaffoldBPE]:
     _check_settings_of_characters(settings, counts.pre_tokenizer)
     loop = _merge_loop(counts, min(sizes), settings)
-    progress = settings.progress
     # |V| grows by at most one a round, and what the loop does never depends on the size it is to reach. So it
     # passes through the result of each smaller size, where |V| first equals that.
     artifacts: dict[int, ScaffoldBPE] = {}
-    for size in sorted(set(sizes)):
-        outcome = loop.run(size, progress and (lambda done: progress(done, max(sizes))))
-        artifacts[size] = _artifact(loop, outcome, counts, replace(settings, vocab_size=size))
+    with progress_shown(settings.show_progress, "Training", " tokens") as report:
+        for size in sorted(set(sizes)):
+            outcome = loop.run(size, report and (lambda done: report(done, max(sizes))))
+            artifacts[size] = _artifact(loop, outcome, counts, replace(settings, vocab_size=size))
     return [artifacts[size] for size in sizes]
 
 

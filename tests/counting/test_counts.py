@@ -287,7 +287,9 @@ def test_progress_reaches_the_end(tmp_path, pre_tokenizer):
     path = tmp_path / "text.txt"
     path.write_text("some text\n" * 300_000)
     reports: list[tuple[int, int | None]] = []
-    count(path, pre_tokenizer=pre_tokenizer, num_workers=2, progress=lambda *report: reports.append(report))
+    count(
+        path, pre_tokenizer=pre_tokenizer, num_workers=2, show_progress=lambda *report: reports.append(report)
+    )
     assert reports == sorted(reports)
     assert len(reports) > 2
     assert reports[-1] == (3_000_000, 3_000_000)

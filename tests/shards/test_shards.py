@@ -442,7 +442,7 @@ def test_a_second_run_at_the_same_time_is_refused(tokenizer, corpus, tmp_path):
         refused.append(True)
 
     refused = []
-    index = write_shards(corpus, tokenizer, out, shard_size=150, progress=second)
+    index = write_shards(corpus, tokenizer, out, shard_size=150, show_progress=second)
     assert refused
     assert contents(out).keys() >= {INDEX_FILE, *(shard.name for shard in index.shards)}
     assert no_leftovers(out)
@@ -702,7 +702,7 @@ def test_a_failure_leaves_no_file_and_no_thread(format, tokenizer, corpus, tmp_p
 
 def test_progress_goes_to_the_end(tokenizer, corpus, tmp_path):
     seen = []
-    write_shards(corpus, tokenizer, tmp_path / "out", progress=lambda *report: seen.append(report))
+    write_shards(corpus, tokenizer, tmp_path / "out", show_progress=lambda *report: seen.append(report))
     size = corpus.stat().st_size
     assert seen[-1] == (size, size)
 

@@ -87,7 +87,7 @@ def test_no_size_at_all_is_refused():
 
 def test_progress_runs_once_to_the_largest():
     seen = []
-    train(ARIZONA, [24, 18], progress=lambda done, total: seen.append((done, total)))
+    train(ARIZONA, [24, 18], show_progress=lambda done, total: seen.append((done, total)))
     assert seen == [(18, 24), (24, 24)]
 
 

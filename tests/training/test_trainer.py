@@ -271,14 +271,14 @@ def test_the_largest_counts_are_exact():
 
 def test_progress_is_reported_and_may_stop_the_run():
     seen = []
-    train(ARIZONA, 26, progress=lambda done, size: seen.append((done, size)))
+    train(ARIZONA, 26, show_progress=lambda done, size: seen.append((done, size)))
     assert seen[-1] == (25, 26)
 
     def stop(done, size):
         raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough"):
-        train(ARIZONA, 26, progress=stop)
+        train(ARIZONA, 26, show_progress=stop)
 
 
 def random_counts(n, seed=0):
@@ -299,7 +299,7 @@ def test_interrupt_stops_within_a_second(tmp_path):
         "        threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()\n"
         "        interrupt.at = time.monotonic() + 0.2\n"
         "try:\n"
-        "    hs.train(counts, 10**9, progress=interrupt)\n"
+        "    hs.train(counts, 10**9, show_progress=interrupt)\n"
         "except KeyboardInterrupt:\n"
         "    print('late' if time.monotonic() - interrupt.at > 1 else 'in time')\n"
     )
