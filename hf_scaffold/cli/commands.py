@@ -133,7 +133,7 @@ def train(
     byte_fallback: options.ByteFallback = False,
     continuing_subword_prefix: options.ContinuingPrefix = None,
     end_of_word_suffix: options.WordSuffix = None,
-    plain: options.Plain = False,
+    scaffold: options.Scaffold = True,
     log: options.Log = False,
     text_field: options.FieldOption = "text",
     num_workers: options.WorkersOption = None,
@@ -166,7 +166,7 @@ def train(
         byte_fallback=byte_fallback,
         continuing_subword_prefix=continuing_subword_prefix,
         end_of_word_suffix=end_of_word_suffix,
-        scaffold=not plain,
+        scaffold=scaffold,
         log=log,
     )
     start = time.perf_counter()

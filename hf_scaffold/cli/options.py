@@ -193,7 +193,10 @@ WordSuffix = Annotated[
         help="Marks tokens at the end of a word, such as `</w>`. (--alphabet chars)",
     ),
 ]
-Plain = Annotated[bool, typer.Option("--plain", help="Train plain BPE, without scaffold tokens.")]
+Scaffold = Annotated[
+    bool,
+    typer.Option("--scaffold/--no-scaffold", help="Train Scaffold-BPE, or plain BPE.", show_default=False),
+]
 Log = Annotated[
     bool, typer.Option("--log", help="Keep the training log, in DIR/artifact; see `inspect --history`.")
 ]

@@ -149,7 +149,7 @@ def _show_sizes(outcome: demo.Demo) -> None:
     rare_plain, rare_scaffold = outcome.rare_tokens
     terminal.heading("Two tokenizers of one size")
     terminal.table(
-        ["", "plain BPE", "Scaffold-BPE"],
+        ["", "BPE", "Scaffold-BPE"],
         [
             ("tokens", f"{outcome.plain.vocab_size:,}", f"{outcome.scaffold.vocab_size:,}"),
             (f"merged tokens used {demo.RARE} times or less", f"{rare_plain:,}", f"{rare_scaffold:,}"),
@@ -160,7 +160,7 @@ def _show_sizes(outcome: demo.Demo) -> None:
             ),
             ("scaffold tokens, which have no id", "0", f"{len(outcome.scaffold.scaffold_tokens):,}"),
         ],
-        numbers=["plain BPE", "Scaffold-BPE"],
+        numbers=["BPE", "Scaffold-BPE"],
     )
 
 
@@ -194,7 +194,7 @@ def _show_splits(outcome: demo.Demo) -> None:
         f"The same words: {shorter:,} have fewer tokens, {longer:,} have more; both ends of the list"
     )
     terminal.table(
-        ["plain BPE", "Scaffold-BPE", "count"],
+        ["BPE", "Scaffold-BPE", "count"],
         [
             (_tokens(split.plain), _tokens(split.scaffold), f"{split.count:,}")
             for split in [*splits[:6], *splits[-3:]]

@@ -251,7 +251,7 @@ def test_special_tokens(options, special_tokens, roles, corpus, tmp_path, succee
 @pytest.mark.parametrize(
     ("options", "kwargs"),
     [
-        (["--plain"], {"scaffold": False}),
+        (["--no-scaffold"], {"scaffold": False}),
         (["--min-frequency", 200], {"min_frequency": 200}),
         (["--max-token-length", 3], {"max_token_length": 3}),
         (["--limit-alphabet", 20], {"limit_alphabet": 20, "initial_alphabet": ()}),
@@ -479,7 +479,7 @@ def test_readable_is_one_to_a_line():
 
 
 def test_inspect_plain_bpe(corpus, tmp_path, succeed):
-    succeed("train", corpus, "--plain", "--vocab-size", 300, "-o", tmp_path / "plain")
+    succeed("train", corpus, "--no-scaffold", "--vocab-size", 300, "-o", tmp_path / "plain")
     assert "0, 0.0% of 300 in all" in succeed("inspect", tmp_path / "plain")
 
 
