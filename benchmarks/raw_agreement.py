@@ -43,7 +43,7 @@ def measure(corpus: Path, sizes_mb: Sequence[float]) -> Iterator[Row]:
             ELSEWHERE: [text[begin : begin + piece] for _, begin in zip(range(4), apart, strict=False)],
         }
         counts = {name: count(parts) for name, parts in others.items()}
-        for bpe in hs.train(count([text[start:end]]), SIZES):
+        for bpe in hs.train_sizes(count([text[start:end]]), SIZES):
             for name, table in counts.items():
                 yield {
                     "corpus": corpus.stem,

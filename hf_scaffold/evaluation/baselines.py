@@ -67,7 +67,7 @@ def train_baseline(
     vocab_size: int = DEFAULT_VOCAB_SIZE,
     *,
     special_tokens: Sequence[str] = (),
-    text: EvaluationText | None = None,
+    corpus: EvaluationText | None = None,
 ) -> PreTrainedTokenizerFast:
     """Train a tokenizer of another kind on the same counts, to compare with.
 
@@ -85,7 +85,7 @@ def train_baseline(
         counts: With an alphabet of bytes. The trainers of `tokenizers` look at pre-tokens and their counts
             alone, so this equals training on the text.
         vocab_size: Tokens, special tokens included; fewer where candidates run out.
-        text: For "sentencepiece-unigram" alone: the text that was counted.
+        corpus: For "sentencepiece-unigram" alone: what was counted.
         special_tokens: Control tokens. They come first, or after "<unk>" if there is one.
     Returns:
         A tokenizer that `save_pretrained` writes; "bpe" and the SentencePiece kinds the same bytes each time:
@@ -108,13 +108,13 @@ def train_baseline(
         raise TypeError(f"counts must be PreTokenCounts, not {shortened(counts)}; hs.count(…) makes them")
     vocab_size = whole("vocab_size", vocab_size, most=LARGEST_ID, reason="ids are 32-bit integers")
     special_tokens = strings("special_tokens", special_tokens)
-    if not isinstance(text, EvaluationText | None):
-        raise TypeError(f"text must be an EvaluationText, not {shortened(text)}")
+    if not isinstance(corpus, EvaluationText | None):
+        raise TypeError(f"corpus must be an EvaluationText, not {shortened(corpus)}")
     require_kind(kind)
     if counts.pre_tokenizer.alphabet != "bytes":
         raise ConfigurationError("baselines are trained on bytes; count the corpus with alphabet='bytes'")
     require_vocab_size([kind], vocab_size, len(special_tokens))
-    backend = _backend(kind, counts, text, vocab_size, special_tokens)
+    backend = _backend(kind, counts, corpus, vocab_size, special_tokens)
     backend.add_special_tokens([AddedToken(token, normalized=False) for token in special_tokens])
     from transformers import PreTrainedTokenizerFast
 
@@ -142,7 +142,11 @@ def require_kind(kind: str) -> None:
 
 
 def _backend(
-    kind: str, counts: PreTokenCounts, text: EvaluationText | None, vocab_size: int, special_tokens: list[str]
+    kind: str,
+    counts: PreTokenCounts,
+    corpus: EvaluationText | None,
+    vocab_size: int,
+    special_tokens: list[str],
 ) -> Tokenizer:
     """The trained tokenizer; if training takes more than a moment, Ctrl-C doesn't have to wait for it."""
     if kind == "bpe":
@@ -150,11 +154,11 @@ def _backend(
     given: list[Any] = ["bpe", counts] if kind == "sentencepiece-bpe" else [counts]
     n_bytes = counts.n_bytes
     if kind == "sentencepiece-unigram":
-        if text is None:
+        if corpus is None:
             raise ConfigurationError(
-                f"{kind} can't be trained on counts; give text=EvaluationText(…) as well"
+                f"{kind} can't be trained on counts; give corpus=EvaluationText(…) as well"
             )
-        given = ["unigram", list(_sampled_lines(text))]
+        given = ["unigram", list(_sampled_lines(corpus))]
         n_bytes = sum(map(len, given[1]))
     by_kind: dict[str, Callable[..., Tokenizer]] = {"wordpiece": _train_wordpiece, "unigram": _train_unigram}
     train_it = by_kind.get(kind, _train_sentencepiece)
@@ -304,10 +308,10 @@ def _sentencepiece_words(counts: PreTokenCounts) -> Iterator[str]:
             yield f"{word}\t{n}\n"
 
 
-def _sampled_lines(text: EvaluationText) -> Iterator[str]:
+def _sampled_lines(corpus: EvaluationText) -> Iterator[str]:
     """Every k-th line, without its end, so that they are some _SAMPLE bytes together."""
-    step = max(1, round(text.n_bytes / _SAMPLE))
-    lines = (line for document in text.documents() for line in document.split("\n"))
+    step = max(1, round(corpus.n_bytes / _SAMPLE))
+    lines = (line for document in corpus.documents() for line in document.split("\n"))
     return (line.replace("\0", "").rstrip("\r") for line in islice(lines, 0, None, step) if line.strip())
 
 

@@ -280,7 +280,9 @@ def _train_all(
     for kind in kinds:
         name = BASELINE_NAMES[kind]
         step(f"Training {name}")
-        tokenizers[name] = train_baseline(kind, counts, vocab_size, special_tokens=special_tokens, text=text)
+        tokenizers[name] = train_baseline(
+            kind, counts, vocab_size, special_tokens=special_tokens, corpus=text
+        )
     return tokenizers
 
 

@@ -237,11 +237,11 @@ def test_a_child_that_dies_is_an_error():
 def test_baselines_trained_in_a_child_are_what_they_are_here(kind, english_text, monkeypatch):
     counts = hs.count([english_text[:200_000]])
     text = EvaluationText([english_text[:200_000]])
-    here = baselines.train_baseline(kind, counts, 1000, text=text, special_tokens=["<s>"])
+    here = baselines.train_baseline(kind, counts, 1000, corpus=text, special_tokens=["<s>"])
     children = []
     monkeypatch.setattr(baselines, "_MOMENT", 0)
     monkeypatch.setattr(baselines, "in_child", lambda *args: children.append(1) or in_child(*args))
-    apart = baselines.train_baseline(kind, counts, 1000, text=text, special_tokens=["<s>"])
+    apart = baselines.train_baseline(kind, counts, 1000, corpus=text, special_tokens=["<s>"])
     assert children == [1]
     sample = english_text[200_000:201_000]
     assert apart.decode(apart(sample).input_ids) == here.decode(here(sample).input_ids)

@@ -43,7 +43,7 @@ def counts(novel):
 def trained(counts, novel):
     text = hs.EvaluationText([novel])
     return {
-        kind: hs.train_baseline(kind, counts, VOCAB_SIZE, special_tokens=["<|endoftext|>"], text=text)
+        kind: hs.train_baseline(kind, counts, VOCAB_SIZE, special_tokens=["<|endoftext|>"], corpus=text)
         for kind in hs.BASELINES
     }
 
@@ -173,7 +173,7 @@ def test_refusals(counts):
     text = hs.EvaluationText(["some text"])
     for kind in hs.BASELINES:
         with pytest.raises(VocabSizeError, match="vocab_size is 100, but"):
-            hs.train_baseline(kind, counts, 100, text=text)
+            hs.train_baseline(kind, counts, 100, corpus=text)
     with pytest.raises(ConfigurationError, match="sentencepiece-unigram can't be trained on counts"):
         hs.train_baseline("sentencepiece-unigram", counts)
 
