@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-__all__ = ["register_with_auto_tokenizer"]
-
 _AUTO_MODULE = "transformers.models.auto.tokenization_auto"
 
 

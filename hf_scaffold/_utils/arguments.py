@@ -140,9 +140,6 @@ def whole(name: str, value: Any, least: int = 0, most: int | None = None, *, rea
         TypeError: it isn't a whole number; neither are True and False.
         ConfigurationError: it is out of range.
     Example:
-        >>> import numpy as np
-        >>> whole("vocab_size", np.int64(300))
-        300
         >>> whole("vocab_size", "300")
         Traceback (most recent call last):
         TypeError: vocab_size must be a whole number, not the string '300'; leave out the quotes

@@ -15,8 +15,6 @@ from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE
 from hf_scaffold.text.symbols import NO_AFFIXES, Affixes
 
-__all__ = ["Characters", "choose_alphabet"]
-
 
 @dataclass(frozen=True)
 class Characters:

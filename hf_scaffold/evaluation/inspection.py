@@ -56,12 +56,8 @@ def inspect_artifact(bpe: ScaffoldBPE, sample_size: int = 10) -> Inspection:
         ConfigurationError: sample_size is negative.
     Example:
         >>> import hf_scaffold as hs
-        >>> table = {b"hug": 10, b"pug": 5, b"pun": 12, b"bun": 4, b"hugs": 5}
-        >>> bpe = hs.train(hs.PreTokenCounts.from_mapping(table), vocab_size=261)
-        >>> facts = inspect_artifact(bpe)
-        >>> facts.expanded_vocab_size, facts.scaffold_tokens
-        (263, 2)
-        >>> facts.sample[0]
+        >>> counts = hs.PreTokenCounts.from_mapping({"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5})
+        >>> inspect_artifact(hs.train(counts, vocab_size=261)).sample[0]
         ScaffoldUse(token='ug', demolished=('u', 'g'), builds=('hug', 'pug'))
     """
     if sample_size < 0:

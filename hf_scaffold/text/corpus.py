@@ -47,24 +47,23 @@ def iter_documents(
     mark_ends: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[bytes]:
-    """Yield the documents of a corpus as UTF-8 bytes, in the corpus' order, without empty ones.
+    """Yield the documents of a corpus as UTF-8 bytes, in its order, without empty ones.
 
     Every path is opened once before the first document, so that a bad one among many costs no work.
 
-    A plain-text file is one document, however long, byte for byte but for a byte-order mark at its start.
-    With `cut`, it and every document longer than `block_size` come in blocks that end where `cut` allows.
-    Without, documents come whole and a plain-text file comes line by line, each with its line end, as
-    `tokenizers.Tokenizer.train` reads files.
+    With `cut`, a plain-text file is one document; it and every document longer than `block_size` come in
+    blocks that end where `cut` allows. Without, documents come whole, and a plain-text file line by line with
+    line ends, as `tokenizers.Tokenizer.train` reads it. A byte-order mark at its start is dropped.
 
     Args:
         corpus: One of
 
             - a str or path: a file, or a glob pattern (`**` for any depth), whose files are read in sorted
-              order. The suffix tells the format: `.jsonl`, `.ndjson`, `.json` (JSON Lines), `.parquet`,
-              anything else plain text; with a further `.gz`, `.xz` or `.zst`, compressed;
-            - an iterable of `pathlib.Path`: those, in the order given;
+              order: `.jsonl`, `.ndjson`, `.json` (JSON Lines), `.parquet`, anything else plain text; with a
+              further `.gz`, `.xz` or `.zst`, compressed;
+            - an iterable of `pathlib.Path`, in its order;
             - a `datasets.Dataset` or `IterableDataset`;
-            - any other iterable of str, or of batches (lists) of str: each str is a document, never a path.
+            - any other iterable of str, or of batches (lists) of str: documents, never paths.
         text_field: The field of JSON Lines, or column of Parquet and `datasets`, that holds the text.
         cut: `cut(text)` gives a position p such that text[:p] and whatever follows can be counted
             separately, or 0 if it finds none; text may end inside a character.
@@ -73,8 +72,7 @@ def iter_documents(
         progress: Called now and then as progress(bytes_done, bytes_total): bytes of the files on disk, or of
             text and None if the corpus has no known size.
     Raises:
-        CorpusError: a path that is missing, a directory, unreadable, truncated, corrupt or not UTF-8; a
-            record without text in `text_field`; a str with a lone surrogate. The message says where.
+        CorpusError: something can't be read as text; says what and where.
         ConfigurationError: the corpus needs an optional package that is not installed.
     Cost: memory O(block_size + longest document without a cut).
     Example:
@@ -90,10 +88,8 @@ def describe_corpus(corpus: Corpus) -> str:
     """Name a corpus in a few words, for messages.
 
     Example:
-        >>> describe_corpus("books/*.txt"), describe_corpus(["a text"])
-        ("'books/*.txt'", 'a list')
-        >>> describe_corpus([Path("a.txt"), Path("b.txt")])
-        "'a.txt' and 1 more"
+        >>> describe_corpus(["a text"]), describe_corpus([Path("a.txt"), Path("b.txt")])
+        ('a list', "'a.txt' and 1 more")
     """
     if names := corpus_names(corpus):
         more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
