@@ -81,10 +81,17 @@ class Template:
 
 def template_of(frame: Tokenizer, n_sequences: int, add_special_tokens: bool) -> Template:
     """The template, read off what the backend makes of sequences of one token each."""
+    from hf_scaffold.tokenization_scaffold import is_of_backend
+
     marks = [FIRST_MARK, FIRST_MARK + 1][:n_sequences]
     sequences = [one_token(mark) for mark in marks]
     first, second = (*sequences, None)[:2]
-    framed = frame.post_process(first, second, add_special_tokens)  # type: ignore[arg-type]  # wrong stub
+    try:
+        framed = frame.post_process(first, second, add_special_tokens)  # type: ignore[arg-type]  # wrong stub
+    except BaseException as error:
+        if not is_of_backend(error):
+            raise
+        raise NotNativeError("the post-processor is for the backend to refuse") from error
     ids = [-1 - marks.index(token_id) if token_id in marks else token_id for token_id in framed.ids]
     if sorted(token_id for token_id in ids if token_id < 0) != sorted(-1 - i for i in range(n_sequences)):
         raise NotNativeError("the post-processor leaves out a sequence, or repeats one")

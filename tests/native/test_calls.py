@@ -1043,3 +1043,17 @@ def test_a_template_of_a_template_has_as_many_sequences_as_with_the_backend():
         found, expected = native(text), general(text)
         assert found.input_ids == expected.input_ids
         assert found.n_sequences == expected.n_sequences
+
+
+def test_a_post_processor_that_the_backend_has_no_pairs_for():
+    """It ends in a panic there; single texts are as good as any."""
+    template = toys.POST_PROCESSORS["sequence"][1]
+    native, general = (toys.tokenizer(native=native) for native in (True, False))
+    for tokenizer in (native, general):
+        tokenizer.backend_tokenizer.post_processor = processors.Sequence([template, template])
+    for options in ({}, {"truncation": True, "max_length": 6}, {"padding": "max_length", "max_length": 20}):
+        assert native("Arizona banana", **options).data == general("Arizona banana", **options).data
+        with pytest.raises(BaseException, match="not yet implemented"):
+            general("Arizona", "banana", **options)
+        with pytest.raises(BaseException, match="not yet implemented"):
+            native("Arizona", "banana", **options)
