@@ -1,6 +1,5 @@
 """AutoTokenizer knows ScaffoldTokenizerFast once it is there, without being imported for it."""
 
-import importlib.abc
 import importlib.machinery
 import sys
 import threading
@@ -17,7 +16,7 @@ def _register() -> None:
     register()
 
 
-class _RegisterAfterImport(importlib.abc.MetaPathFinder):
+class _RegisterAfterImport:
     """Registers ScaffoldTokenizerFast whenever AutoTokenizer has come; importing it here would take 2 s.
 
     It stays: a look for the module imports nothing, a failed import may be repeated, a reload forgets all.
@@ -40,11 +39,12 @@ class _RegisterAfterImport(importlib.abc.MetaPathFinder):
         finally:
             self.looking.now = False
         if spec is not None and hasattr(spec.loader, "exec_module"):
-            spec.loader = _RegisteringLoader(spec.loader)
+            loader: Any = _RegisteringLoader(spec.loader)
+            spec.loader = loader
         return spec
 
 
-class _RegisteringLoader(importlib.abc.Loader):
+class _RegisteringLoader:
     """Another loader, but for what follows: the module is not to know of it."""
 
     def __init__(self, loader: Any) -> None:

@@ -21,7 +21,6 @@ import json
 import os
 import re
 import reprlib
-import secrets
 import shutil
 import tempfile
 import time
@@ -1625,7 +1624,7 @@ def saving(folder: str, stale: Iterable[str] = ()) -> Iterator[str]:
     Raises:
         OSError: with a path, whoever raised it.
     """
-    staging = os.path.join(folder, f".saving-{secrets.token_hex(8)}")
+    staging = os.path.join(folder, f".saving-{os.urandom(8).hex()}")
     try:
         with made(folder), locked(folder, 60) as is_alone:
             finish(folder, is_alone)

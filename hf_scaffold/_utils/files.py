@@ -6,7 +6,6 @@ import filecmp
 import glob
 import importlib
 import os
-import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -82,7 +81,7 @@ def saving(folder: str, stale: Iterable[str] = ()) -> Iterator[str]:
     Raises:
         OSError: with a path, whoever raised it.
     """
-    staging = os.path.join(folder, f".saving-{secrets.token_hex(8)}")
+    staging = os.path.join(folder, f".saving-{os.urandom(8).hex()}")
     try:
         with made(folder), locked(folder, 60) as is_alone:
             finish(folder, is_alone)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hf_scaffold._core.text_encoder import TextEncoder, rules_of
+from hf_scaffold._core.text_encoder import TextEncoder
 from hf_scaffold.engine.definition import Definition
 from hf_scaffold.text.byte_level import ids_of_bytes
 from hf_scaffold.text.presets import preset_of
@@ -30,7 +30,6 @@ def native_encoder(definition: Definition) -> TextEncoder:
     """The compiled encoder; `why_general` must be None. Scaffold tokens get the ids after the public ones."""
     preset, vocab, demolish = preset_of(definition.pre_tokenizer), definition.vocab, definition.demolish
     assert preset is not None
-    first_scaffold = max(vocab.values(), default=-1) + 1
-    ids = vocab | {token: first_scaffold + i for i, token in enumerate(demolish)}
+    ids = definition.expanded_ids
     replacements = {ids[token]: [vocab[part] for part in parts] for token, parts in demolish.items()}
-    return TextEncoder(preset, ids_of_bytes(vocab), rules_of(definition.merges, ids), replacements)
+    return TextEncoder(preset, ids_of_bytes(vocab), definition.rules, replacements)

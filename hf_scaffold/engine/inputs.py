@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import re
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,7 +25,10 @@ MOST_THREADS = 256
 
 def n_threads(n_characters: int) -> int:
     """As in `tokenizers`: TOKENIZERS_PARALLELISM and RAYON_NUM_THREADS count; a worker process has one."""
-    if n_characters < LEAST_FOR_THREADS or multiprocessing.parent_process() is not None:
+    if n_characters < LEAST_FOR_THREADS:
+        return 1
+    processes = sys.modules.get("multiprocessing.process")  # a worker process has imported it
+    if processes is not None and processes.parent_process() is not None:
         return 1
     if os.environ.get("TOKENIZERS_PARALLELISM", "").lower() in ("off", "false", "f", "no", "n", "0"):
         return 1

@@ -623,7 +623,7 @@ def test_the_number_of_threads_that_is_asked_for(monkeypatch, wanted, number):
     """As the backend reads it; where it can't, or there is none, each processor has one."""
     monkeypatch.setenv("RAYON_NUM_THREADS", wanted)
     monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
-    monkeypatch.setattr("hf_scaffold.engine.inputs.multiprocessing.parent_process", lambda: None)
+    monkeypatch.setattr("multiprocessing.process.parent_process", lambda: None)
     assert n_threads(LEAST_FOR_THREADS) == (number or n_cpus())
     assert n_threads(LEAST_FOR_THREADS - 1) == 1
 
