@@ -149,10 +149,8 @@ def train(
     from hf_scaffold.training.trainer import train_sizes
 
     sizes = checked_sizes([*dict.fromkeys(vocab_size or [DEFAULT_VOCAB_SIZE])])
-    folders = [output_dir] if len(sizes) == 1 else [output_dir / str(size) for size in sizes]
     with options.about("--output-dir"):
-        for folder in folders:
-            workflow.require_tokenizer_folder(folder)
+        folders = workflow.tokenizer_folders(output_dir, sizes)
     special_tokens, roles = workflow.special_tokens_and_roles(
         special_token, bos_token=bos_token, eos_token=eos_token, pad_token=pad_token
     )

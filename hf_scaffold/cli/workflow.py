@@ -178,6 +178,18 @@ def require_tokenizer_folder(folder: Path) -> None:
         require_writable_file(path)
 
 
+def tokenizer_folders(output_dir: Path, sizes: Sequence[int]) -> list[Path]:
+    """A folder for the tokenizer of each size, all of which `save_tokenizer` can write to.
+
+    Raises:
+        OSError: as `require_tokenizer_folder`.
+    """
+    folders = [output_dir] if len(sizes) == 1 else [output_dir / str(size) for size in sizes]
+    for folder in folders:
+        require_tokenizer_folder(folder)
+    return folders
+
+
 def special_tokens_and_roles(
     special_tokens: Sequence[str] | None, **roles: str | None
 ) -> tuple[list[str], dict[str, str]]:
