@@ -190,19 +190,19 @@ def raw_splits(
     A split is as strong as the rarer of its parts at the end of training; on a tie the shorter
     left part wins.
     """
-    normal, lengths = set(tokens), sorted({len(token) for token in tokens})
-    first_rules = affixes.first_rules(merges)
+    strength = {token: frequency.get(token, 0) for token in tokens}
+    lengths = sorted({*map(len, tokens)})
+    first_rules, prefix = affixes.first_rules(merges), affixes.prefix
     splits: dict[str, Pair] = {}
-    prefix = affixes.prefix
     for token in tokens:
-        if token not in first_rules or normal.issuperset(first_rules[token]):
+        if token not in first_rules or strength.keys() >= {*first_rules[token]}:
             continue
         first, last = affixes.cuts(token)
-        candidates = [
-            (token[:i], prefix + token[i:])
-            for i in lengths[bisect_left(lengths, first) : bisect_right(lengths, last)]
-            if token[:i] in normal and prefix + token[i:] in normal
-        ]
-        if candidates:
-            splits[token] = max(candidates, key=lambda pair: min(frequency[pair[0]], frequency[pair[1]]))
+        strongest = -1
+        for i in lengths[bisect_left(lengths, first) : bisect_right(lengths, last)]:
+            left = strength.get(token[:i], -1)
+            if left > strongest:
+                weaker = min(left, strength.get(prefix + token[i:], -1))
+                if weaker > strongest:
+                    strongest, splits[token] = weaker, (token[:i], prefix + token[i:])
     return splits
