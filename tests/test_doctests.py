@@ -37,6 +37,7 @@ WITHOUT_EXAMPLES = {
     "errors": "names alone",
     "model_card": "a name that stays",
     "native.calls": f"{ELSEWHERE}ScaffoldTokenizerFast",
+    "native.contract": "names alone",
     "native.decoding": f"{ELSEWHERE}ScaffoldTokenizerFast",
     "native.encodings": f"{ELSEWHERE}ScaffoldTokenizerFast",
     "native.plan": f"{ELSEWHERE}ScaffoldTokenizerFast.explain_path",

@@ -1,6 +1,7 @@
-"""What `ScaffoldTokenizerFast` calls where this package is installed, the class of 0.1.0 included."""
+"""What `ScaffoldTokenizerFast` calls where this package is installed; see `contract`."""
 
 from hf_scaffold.native.calls import encode_plus, encode_to_arrays, reason_against
+from hf_scaffold.native.contract import INTERFACE
 from hf_scaffold.native.decoding import decoding_of
 from hf_scaffold.native.encodings import draw
 from hf_scaffold.native.sessions import NotNativeError
@@ -14,6 +15,3 @@ __all__ = [
     "encode_to_arrays",
     "reason_against",
 ]
-
-# What tokenization_scaffold.py calls here, as it may be older or newer than this.
-INTERFACE = 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from transformers import BatchEncoding
@@ -18,17 +18,15 @@ from transformers import BatchEncoding
 from hf_scaffold._core.text_encoder import framed
 from hf_scaffold.engine.dropout import Dropout
 from hf_scaffold.engine.inputs import utf8_of
+from hf_scaffold.native.contract import Caller
 from hf_scaffold.native.encodings import LazyEncodings, encodings_of
 from hf_scaffold.native.plan import Plan, are_texts
 from hf_scaffold.native.rows import Row, Rows, in_form, makes_matrices, rows_of
 from hf_scaffold.native.sessions import Ends, Ids, NotNativeError, session_of
 
-if TYPE_CHECKING:
-    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
-
 
 def encode_plus(
-    tokenizer: ScaffoldTokenizerFast,
+    tokenizer: Caller,
     text: Any,
     text_pair: Any = None,
     dropout: float | None = None,
@@ -60,9 +58,7 @@ def encode_plus(
         data = in_form(data, rows, plan.is_batched, return_tensors)
     # As stock does for each row; only the length of a row counts.
     tokenizer._eventual_warn_about_too_long_sequence(
-        range(rows.longest),  # type: ignore[arg-type]
-        get("max_length"),
-        get("verbose", True),
+        range(rows.longest), get("max_length"), get("verbose", True)
     )
     return BatchEncoding(data, encodings, tensor_type=return_tensors, n_sequences=plan.template.n_shown)
 
@@ -82,9 +78,7 @@ def wanted(asked: bool | None, default: bool) -> bool:
     return default if asked is None else asked
 
 
-def reason_against(
-    tokenizer: ScaffoldTokenizerFast, text: Any, text_pair: Any, options: Mapping[str, Any]
-) -> str | None:
+def reason_against(tokenizer: Caller, text: Any, text_pair: Any, options: Mapping[str, Any]) -> str | None:
     """Why the general path takes a call; None if the compiled encoder does. Nothing is encoded.
 
     So it doesn't know of a truncation that the backend refuses because a sequence is too short for it.
@@ -97,7 +91,7 @@ def reason_against(
 
 
 def encode_to_arrays(
-    tokenizer: ScaffoldTokenizerFast,
+    tokenizer: Caller,
     texts: Any,
     add_special_tokens: bool,
     split_special_tokens: bool,

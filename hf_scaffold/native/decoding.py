@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel
 
 from hf_scaffold._core.token_decoder import TokenDecoder
+from hf_scaffold.native.contract import Caller
 from hf_scaffold.native.sessions import NotNativeError
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes
-
-if TYPE_CHECKING:
-    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
 
 @dataclass
@@ -42,7 +40,7 @@ class Decoding:
             )  # refuses them in its words
 
 
-def decoding_of(tokenizer: ScaffoldTokenizerFast) -> Decoding:
+def decoding_of(tokenizer: Caller) -> Decoding:
     """The tokenizer's backend as its decoder is now.
 
     Raises:

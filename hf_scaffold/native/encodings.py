@@ -6,18 +6,16 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from tokenizers import Encoding
 from tokenizers.models import BPE
 
 from hf_scaffold.engine.dropout import Dropout
+from hf_scaffold.native.contract import Backend, Caller
 from hf_scaffold.native.plan import Plan
 from hf_scaffold.native.sessions import Ends, Ids, Session, session_of
-
-if TYPE_CHECKING:
-    from hf_scaffold.tokenization_scaffold import CallBackend, ScaffoldTokenizerFast
 
 # The arguments of a call that its encodings depend on.
 SHAPING = (
@@ -78,7 +76,7 @@ class LazyEncodings(Sequence[Encoding]):
 # ---- dropout
 
 
-def draw(tokenizer: ScaffoldTokenizerFast, p: float, seed: int | None) -> Callable[..., list[Encoding]]:
+def draw(tokenizer: Caller, p: float, seed: int | None) -> Callable[..., list[Encoding]]:
     """What makes encodings of a call's sequences under dropout, in place of the backend's model.
 
     Raises:
@@ -88,7 +86,7 @@ def draw(tokenizer: ScaffoldTokenizerFast, p: float, seed: int | None) -> Callab
 
 
 def draw_encodings(
-    session: Session, dropout: Dropout, backend: CallBackend, sequences: list[Any], is_pretokenized: bool
+    session: Session, dropout: Dropout, backend: Backend, sequences: list[Any], is_pretokenized: bool
 ) -> list[Encoding]:
     symbols = symbols_of(backend, sequences, is_pretokenized)  # refuses first what is no text
     words = [sequence if is_pretokenized else [sequence] for sequence in sequences]
@@ -98,13 +96,13 @@ def draw_encodings(
 
 
 def encodings_of(
-    flat: Ids, ends: Ends, backend: CallBackend, sequences: list[Any], is_pretokenized: bool
+    flat: Ids, ends: Ends, backend: Backend, sequences: list[Any], is_pretokenized: bool
 ) -> list[Encoding]:
     """The encodings of sequences whose ids have been drawn."""
     return with_ids(symbols_of(backend, sequences, is_pretokenized), flat, ends, backend)
 
 
-def with_ids(symbols: list[Encoding], flat: Ids, ends: Ends, backend: CallBackend) -> list[Encoding]:
+def with_ids(symbols: list[Encoding], flat: Ids, ends: Ends, backend: Backend) -> list[Encoding]:
     """The encodings of sequences in ids, made of those in symbols."""
     return [
         encoding_of(flat[begin:end].tolist(), each, backend.expanded.model)
@@ -112,7 +110,7 @@ def with_ids(symbols: list[Encoding], flat: Ids, ends: Ends, backend: CallBacken
     ]
 
 
-def symbols_of(backend: CallBackend, sequences: list[Any], is_pretokenized: bool) -> list[Encoding]:
+def symbols_of(backend: Backend, sequences: list[Any], is_pretokenized: bool) -> list[Encoding]:
     from hf_scaffold.tokenization_scaffold import encode_all
 
     return encode_all(backend.pipelines.symbols, sequences, is_pretokenized, False)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils.generic import PaddingStrategy
 
 from hf_scaffold.engine.compiled import LARGEST_ID
 from hf_scaffold.engine.dropout import Dropout
+from hf_scaffold.native.contract import Caller
 from hf_scaffold.native.sessions import NotNativeError, Session, Template, session_of
-
-if TYPE_CHECKING:
-    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
 # Arguments of a call that only the general path knows.
 GENERAL = {
@@ -91,7 +89,7 @@ class Plan:
 
     def __init__(
         self,
-        tokenizer: ScaffoldTokenizerFast,
+        tokenizer: Caller,
         text: Any,
         text_pair: Any,
         dropout: Dropout | None,
@@ -129,7 +127,7 @@ class Plan:
         return self.session.allowed(self.split_special_tokens)
 
     @property
-    def twin(self) -> ScaffoldTokenizerFast:
+    def twin(self) -> Caller:
         """A tokenizer with the settings of this moment."""
         twin = object.__new__(self.kind)
         object.__setattr__(twin, "__dict__", self.settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,8 @@ from tokenizers.models import BPE
 from hf_scaffold._core.text_encoder import TextEncoder
 from hf_scaffold.engine.bare import BareEncoder
 from hf_scaffold.engine.definition import MODEL_SETTINGS, AddedToken, Definition
+from hf_scaffold.native.contract import Caller
 from hf_scaffold.text.presets import preset_of
-
-if TYPE_CHECKING:
-    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
 Ids = NDArray[np.int32]
 Ends = NDArray[np.int64]
@@ -108,7 +106,7 @@ def one_token(token_id: int) -> Encoding:
     return encoding_from(state.replace(b'"ids":[0]', b'"ids":[%d]' % token_id))
 
 
-def session_of(tokenizer: ScaffoldTokenizerFast) -> Session:
+def session_of(tokenizer: Caller) -> Session:
     """The tokenizer's session as its backend is now.
 
     Raises:
@@ -127,7 +125,7 @@ def session_of(tokenizer: ScaffoldTokenizerFast) -> Session:
     return session
 
 
-def session_or_reason(tokenizer: ScaffoldTokenizerFast, backend: Tokenizer) -> Session | str:
+def session_or_reason(tokenizer: Caller, backend: Tokenizer) -> Session | str:
     """A new session, or why there can't be one."""
     try:
         return make_session(tokenizer, backend)
@@ -144,7 +142,7 @@ class Model:
     compiled: dict[str | None, TextEncoder | None] = field(default_factory=dict)
 
 
-def make_session(tokenizer: ScaffoldTokenizerFast, backend: Tokenizer) -> Session:
+def make_session(tokenizer: Caller, backend: Tokenizer) -> Session:
     from hf_scaffold.tokenization_scaffold import AddedTokens, with_model
 
     model: Model | None = tokenizer.cache.get("native model")
@@ -175,7 +173,7 @@ def make_session(tokenizer: ScaffoldTokenizerFast, backend: Tokenizer) -> Sessio
     return Session(bare, frame)
 
 
-def model_fields(tokenizer: ScaffoldTokenizerFast, backend: Tokenizer) -> dict[str, Any]:
+def model_fields(tokenizer: Caller, backend: Tokenizer) -> dict[str, Any]:
     scaffold, model = tokenizer.scaffold, backend.model
     return {
         "vocab": backend.get_vocab(with_added_tokens=False),
