@@ -99,7 +99,7 @@ class PreTokenCounts(Mapping[bytes, int]):
         for key, value in mapping.items():
             pretoken = _to_bytes(key)
             if pretoken in counts:
-                raise CorpusError(f"pre-token {pretoken!r} is there twice, as str and as bytes")
+                raise CorpusError(f"pre-token {pretoken!r} is given twice, as str and as bytes")
             counts[pretoken] = _to_count(pretoken, value)
         return cls._from_sorted(sorted(counts.items()), get_pre_tokenizer(pre_tokenizer, alphabet=alphabet))
 
@@ -236,7 +236,7 @@ class PreTokenCounts(Mapping[bytes, int]):
         row = first_out_of_order(self.data, self.offsets)
         if row < n_rows:
             before, pretoken = self._pretoken(row - 1), self._pretoken(row)
-            problem = "is there twice" if pretoken == before else f"is not sorted: it follows {before!r}"
+            problem = "appears twice" if pretoken == before else f"is not sorted: it follows {before!r}"
             raise CorpusError(f"row {row}: pre-token {pretoken!r} {problem}")
         if self.pre_tokenizer.alphabet == "chars":
             self._require_utf8()

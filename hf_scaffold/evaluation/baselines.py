@@ -120,7 +120,7 @@ def train_baseline(
 
     unk_token = UNKNOWN if backend.token_to_id(UNKNOWN) is not None else None
     settings: Any = {"tokenizer_object": backend, "unk_token": unk_token}
-    return PreTrainedTokenizerFast(**settings)  # type: ignore[no-untyped-call]  # stock has no annotations there
+    return PreTrainedTokenizerFast(**settings)  # type: ignore[no-untyped-call]  # it has no annotations
 
 
 def require_vocab_size(kinds: Sequence[str], vocab_size: int, n_special_tokens: int) -> None:
@@ -136,7 +136,7 @@ def require_vocab_size(kinds: Sequence[str], vocab_size: int, n_special_tokens: 
 def require_kind(kind: str) -> None:
     """Refuse an unknown baseline, or one that takes a package that is not installed."""
     if kind not in BASELINES:
-        raise ConfigurationError(f"there is no baseline {kind!r}; there are {', '.join(BASELINES)}")
+        raise ConfigurationError(f"unknown baseline {kind!r}; choose from {', '.join(BASELINES)}")
     if kind.startswith("sentencepiece"):
         import_extra("sentencepiece", "baselines")
 
@@ -301,7 +301,7 @@ def _train_sentencepiece(
 
 
 def _sentencepiece_words(counts: PreTokenCounts) -> Iterator[str]:
-    """Lines of word and count, without what is no text and white space but spaces inside words."""
+    """Lines of word and count, without bytes that aren't text and white space other than spaces."""
     for pretoken, n in counts.items():
         word = re.sub(r"[^\S ]|\0", "", pretoken.decode(errors="ignore"))
         if word.strip():
@@ -354,7 +354,7 @@ def load_tokenizer(source: str | os.PathLike[str]) -> Any:
     Returns:
         A `tokenizers.Tokenizer`, a `SentencePieceProcessor` or a tokenizer of transformers.
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: no such file.
         ConfigurationError: the file can't be read, or needs a package that is not installed.
         OSError: AutoTokenizer finds nothing of that name.
     """
@@ -374,7 +374,7 @@ def load_tokenizer(source: str | os.PathLike[str]) -> Any:
         return loader(path)
     except ConfigurationError:
         raise
-    except Exception as error:  # what `tokenizers` and `sentencepiece` raise is no narrower
+    except Exception as error:  # `tokenizers` and `sentencepiece` raise nothing narrower
         raise ConfigurationError(f"{path} can't be read as a tokenizer: {error}") from error
 
 

@@ -163,7 +163,9 @@ def standalone_share(tokenizer: Any, counts: PreTokenCounts, tokens: Iterable[st
     """
     encoder = encoder_of(tokenizer, None)
     if not isinstance(encoder, ArtifactEncoder):
-        raise ConfigurationError(f"{encoder.name} is no Scaffold-BPE tokenizer; train(scaffold=False) is one")
+        raise ConfigurationError(
+            f"{encoder.name} is not a Scaffold-BPE tokenizer; train(scaffold=False) makes one"
+        )
     if not encoder.cuts_as(counts.pre_tokenizer):
         raise ConfigurationError(f"{encoder.name} does not cut text as these counts: {counts.pre_tokenizer}")
     bpe = encoder.bpe

@@ -127,7 +127,7 @@ def _public(model: Model, vocab: dict[str, int], frequencies: dict[str, int]) ->
 def _agreements(scaffold: dict[str, Any], public: BPE, counts: PreTokenCounts) -> dict[str, float]:
     """Shares of pre-tokens, weighted by counts, that the public model encodes as the expanded one does.
 
-    There is no estimate for unseen text: the merges weren't learned from these counts, so it isn't worse.
+    They hold for unseen text, too: the merges weren't learned from these counts.
     """
     from hf_scaffold.tokenization_scaffold import ExpandedModel
 

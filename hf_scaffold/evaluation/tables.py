@@ -101,7 +101,7 @@ class TokenizerComparison:
         """The row of a metric.
 
         Raises:
-            KeyError: there is none.
+            KeyError: an unknown metric or text.
         """
         for row in self.rows:
             if (row.text, row.metric) == (text, metric):

@@ -108,7 +108,7 @@ def figure_gain(changes: Mapping[str, VocabularyChange]) -> Figure:
             Bar(f"{len(change.removed):,} removed", change.mean_removed, f"{change.mean_removed:,.1f}", 1),
             Bar(f"{len(change.added):,} added", change.mean_added, added, 0),
         ]
-        told = f"{len(change.removed):,} removed, {change.mean_removed:,.1f} occurrences on average; "
-        described.append((f"{name}: " if name else "") + told + f"{len(change.added):,} added, {added}")
+        before = f"{len(change.removed):,} removed, {change.mean_removed:,.1f} occurrences on average; "
+        described.append((f"{name}: " if name else "") + before + f"{len(change.added):,} added, {added}")
     title = "Mean frequency of removed tokens and of added ones"
     return bar_chart(title, "; ".join(described), groups)

@@ -70,7 +70,7 @@ class ShardIndex:
         """Read the index of a folder of shards.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: it doesn't exist.
             ArtifactError: it is invalid or of another version.
         """
         path = Path(folder, INDEX_FILE)
@@ -86,7 +86,7 @@ class ShardIndex:
                 index._check()
                 return index
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ArtifactError(f"{path} is no index of shards: {error!r:.300}") from error
+            raise ArtifactError(f"{path} is not an index of shards: {error!r:.300}") from error
         raise ArtifactError(f"{path} has version {shown(version)}, not {INDEX_VERSION}; update hf_scaffold")
 
     def _check(self) -> None:
@@ -95,15 +95,15 @@ class ShardIndex:
         names = [self.tokenizer_sha256, self.field, *(name for name, _ in self.corpus)]
         for shard in self.shards:
             if not is_shard_name(shard.name):
-                raise ValueError(f"{shown(shard.name)} is no shard's name")
+                raise ValueError(f"{shown(shard.name)} is not a shard's name")
             sizes += [shard.n_documents, shard.n_tokens, shard.n_bytes]
             names += [shard.sha256, "" if shard.idx_sha256 is None else shard.idx_sha256]
         sizes.append(0 if self.eos_token_id is None else self.eos_token_id)
         if self.format not in FORMATS or self.dtype not in ("uint16", "uint32"):
             raise ValueError(f"there is no format {shown(self.format)} of {shown(self.dtype)}")
         if not all(type(size) is int and 0 <= size < 1 << 63 for size in sizes):
-            raise ValueError("a size or id is no whole number")
+            raise ValueError("a size or id is not a whole number")
         if not all(isinstance(name, str) for name in names):
-            raise ValueError("a name or digest is no string")
+            raise ValueError("a name or digest is not a string")
         if type(self.lines) is not bool or type(self.complete) is not bool:
             raise ValueError("lines or complete is neither true nor false")

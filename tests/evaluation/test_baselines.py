@@ -165,7 +165,7 @@ def test_encodes_as_sentencepiece_itself(model_type, counts, held_out):
 
 
 def test_refusals(counts):
-    with pytest.raises(ConfigurationError, match="there is no baseline 'bp'; there are bpe, wordpiece"):
+    with pytest.raises(ConfigurationError, match="unknown baseline 'bp'; choose from bpe, wordpiece"):
         hs.train_baseline("bp", counts)
     characters = hs.count(["some text"], alphabet="chars")
     with pytest.raises(ConfigurationError, match="count the corpus with alphabet='bytes'"):

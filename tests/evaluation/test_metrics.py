@@ -445,7 +445,7 @@ def test_refusals(counts, scaffold, tmp_path):
         hs.evaluate(3, counts)
     with pytest.raises(ConfigurationError, match="'zzz' is not a token that text is encoded to"):
         hs.standalone_share(scaffold, counts, ["zzz"])
-    with pytest.raises(ConfigurationError, match="no Scaffold-BPE tokenizer"):
+    with pytest.raises(ConfigurationError, match="is not a Scaffold-BPE tokenizer"):
         hs.standalone_share(Tokenizer(models.BPE()), counts, ["un"])
     with pytest.raises(CorpusError, match="no-such-file"):
         hs.evaluate(scaffold, str(tmp_path / "no-such-file.txt"))

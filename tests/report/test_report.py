@@ -587,7 +587,7 @@ def no_work(monkeypatch):
         (["-o", "{files}/train.txt/report.md"], "train.txt: Not a directory; see hf-scaffold report --help"),
         (["-o", "r.md", "--held-out", "{files}/missing.txt"], "missing.txt"),
         (["-o", "r.md", "--held-out", "{files}/empty.txt"], "the held-out text is empty"),
-        (["-o", "r.md", "--baseline", "bpee"], "there is no baseline 'bpee'; there are bpe, wordpiece"),
+        (["-o", "r.md", "--baseline", "bpee"], "unknown baseline 'bpee'; choose from bpe, wordpiece"),
         (["-o", "r.md", "--baseline", "bpe", "--all-baselines"], "--baseline or --all-baselines"),
         (["-o", "r.md", "--compare", "{files}/missing.json"], "there is no file"),
         (["-o", "r.md", "--pre-tokenizer", "gpt9"], "gpt9"),
