@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 import tokenizers
 import transformers
 
-# From one release up to, but without, another; the dependencies in pyproject.toml say the same.
+# The lowest release, and the first one beyond; as in pyproject.toml.
 SUPPORTED = {transformers: ("5.0", "6.0"), tokenizers: ("0.22", "1.0")}
 
 
@@ -55,7 +55,7 @@ def release(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")[:2]))
 
 
-# Before any name is imported that another release may not have.
+# Before importing names that other releases may lack.
 for _package, _limits in SUPPORTED.items():
     check_version(_package, *_limits)
 
@@ -67,43 +67,43 @@ from transformers import BatchEncoding, PreTrainedTokenizerFast  # noqa: E402
 __all__ = ["ScaffoldTokenizerFast", "register"]
 
 VOCAB_FILES_NAMES = {"tokenizer_file": "tokenizer.json", "scaffold_file": "scaffold.json"}
-# Of the tokenizer that another one is saved over; stock would read them beside the new one's files. The last
-# two, which older releases wrote, would even take precedence over its config.
+# Files of a tokenizer that is being overwritten, which stock would still read. The last two, from older
+# releases, would even override the new config.
 STALE = (
     "chat_template.jinja",
     os.path.join("additional_chat_templates", "*.jinja"),
     "special_tokens_map.json",
     "added_tokens.json",
 )
-# For tokenizer_config.json: AutoTokenizer finds the class without hf_scaffold, given trust_remote_code.
+# For tokenizer_config.json: given trust_remote_code, AutoTokenizer finds the class without hf_scaffold.
 AUTO_MAP = {"AutoTokenizer": [None, "tokenization_scaffold.ScaffoldTokenizerFast"]}
 SCAFFOLD_VERSION = 1
-# Of hf_scaffold.native: another release of it may be installed than this file came from.
+# The contract with hf_scaffold.native, which may come from another release than this file.
 NATIVE_INTERFACE = 1
-# Above every public id, now or after add_tokens: one comparison tells a scaffold token.
+# Above every public id, now or after add_tokens, so that one comparison tells a scaffold token.
 FIRST_SCAFFOLD_ID = 1 << 31
-# Ids that a vocabulary of any size may use. Beyond them an id must be smaller than the vocabulary's JSON is
-# long: tables by id are made all over the place, and must not outgrow the file that they are made of.
+# A vocabulary of any size may use these ids. Larger ones must be below the length of the vocabulary's JSON,
+# so that no table indexed by id outgrows the file it is built from.
 FREE_IDS = 1 << 16
-# Of what scaffold.json records besides: the depth up to which any program can read it.
+# How deep other entries of scaffold.json may nest, so that any program can read them.
 MAX_NESTING = 100
-# Tokens rebuilt around a scaffold token. An Encoding can only be built from JSON, at about 2 µs a token.
+# Tokens rebuilt around a scaffold token. Encodings can only be built from JSON, at about 2 µs a token.
 WINDOW = 32
-# Kept per tokenizer: few settings alternate in practice, and each keeps its own table of added tokens.
+# Kept per tokenizer. In practice few settings alternate; each has its own table of added tokens.
 MAX_PIPELINES = 16
 
-# Of the BPE model: how text becomes symbols. An affix marks those that continue a pre-token, or end it.
+# The settings of a BPE model that decide how text becomes symbols.
 MODEL_SETTINGS = ("unk_token", "fuse_unk", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
 
 settings_of_bpe = attrgetter(*MODEL_SETTINGS)
 
-# Attributes of this class that stock knows nothing of.
+# Attributes that stock doesn't have.
 INTERNAL = ("cache", "_scaffold_json", "_checked_model")
 
 DERIVED_FROM_MODEL = ("expanded", "expanded, with dropout", "native", "native model", "native decoding")
 
-# What `save_pretrained` takes by name: its own, those of `push_to_hub`, and what pipelines hand on to it,
-# though it is for their models.
+# The arguments of `save_pretrained`: its own, those of `push_to_hub`, and those for models that pipelines
+# pass on to it.
 SAVING = (
     *("legacy_format", "filename_prefix", "push_to_hub", "save_format", "save_jinja_files", "repo_id"),
     *("commit_message", "commit_description", "private", "token", "revision", "create_pr", "tags"),
@@ -147,24 +147,24 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     vocab_files_names = VOCAB_FILES_NAMES
     _auto_map = AUTO_MAP
     _tokenizer: Tokenizer  # the public backend
-    # False keeps calls from hf_scaffold's native encoder, as HF_SCAFFOLD_NATIVE=0 does for all tokenizers.
+    # False turns hf_scaffold's native encoder off, as HF_SCAFFOLD_NATIVE=0 does for all tokenizers.
     native = True
-    # The ScaffoldBPE it was made of, where `hf_scaffold.train_tokenizer(log=True)` made it: with the training
-    # log. Neither saved nor pickled.
+    # The ScaffoldBPE with its training log, if `hf_scaffold.train_tokenizer(log=True)` made this. Neither
+    # saved nor pickled.
     artifact: Any = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # Not in the signature: what is there is expected in init_kwargs, which tokenizer_config.json holds.
+        # Not in the signature, since stock saves what is there in tokenizer_config.json.
         scaffold, scaffold_file = kwargs.pop("scaffold", None), kwargs.pop("scaffold_file", None)
         source = "scaffold"
         if scaffold is None:
             source = scaffold_file or "scaffold.json"
             scaffold = read_scaffold(scaffold_file, kwargs.get("name_or_path"))
-        # Where the files were found is no property of the tokenizer, but stock would save it; and in place of
-        # an entry that is named as something of this class, it would save that.
+        # Stock would save where the files were found; and, in place of an entry named like an attribute of
+        # this class, the attribute.
         for key in ("is_local", "local_files_only", *INTERNAL):
             kwargs.pop(key, None)
-        # from_pretrained gathers named tokens of the user's own; undone, they are saved the way they came.
+        # from_pretrained gathers the user's own named tokens. Undo that, so that they are saved as they came.
         specific = kwargs.get("model_specific_special_tokens") or {}
         if specific and all(name.endswith("_token") for name in specific):
             kwargs.update(kwargs.pop("model_specific_special_tokens"))
@@ -173,8 +173,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
             check_ids(backend, "tokenizer_object")  # before stock copies it, at a cost that follows the ids
         if path := kwargs.get("tokenizer_file"):
             check_prefix(path)
-        # All that is derived from the backend: never pickled, nor part of a fingerprint. Shallow copies share
-        # it with the backend.
+        # Whatever is derived from the backend. Shared with shallow copies; never pickled or fingerprinted.
         self.cache: dict[str, Any] = {}
         with backend_errors(kwargs.get("tokenizer_file") or "tokenizer_object"):
             super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]  # stock has no annotations there
@@ -273,8 +272,8 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         **kwargs: Any,
     ) -> BatchEncoding:
         """`_encode_plus` by the backend, which may be another one with the same added tokens."""
-        # Stock code runs on a twin of self with its own backend: nothing of self changes in a call. Names
-        # come first, then the backend: so this has every token that is named, whatever other threads do.
+        # Stock code runs on a twin with a backend of its own, so a call changes nothing of self. Copy names
+        # before the backend: then the backend has every token that is named, whatever other threads do.
         call = self._twin(_special_tokens_map=self._special_tokens_map.copy())
         state = self._state_of(public)
         expanded = self._expanded(None if draw else dropout)
@@ -309,7 +308,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         return expanded.demolish_ids(tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _expanded(self, dropout: float | None = None) -> "ExpandedModel":
-        # Two are kept, as dropout may grow with every step of a training: one without, the last one with it.
+        # Only two are kept, without dropout and with the latest: schedules change it at every step.
         key = "expanded, with dropout" if dropout else "expanded"
         expanded: ExpandedModel | None = self.cache.get(key)
         if expanded is None or expanded.dropout != (dropout or None):
@@ -317,10 +316,10 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         return expanded
 
     def _state_of(self, public: Tokenizer) -> tuple[Any, ...]:
-        """What tells the public backend from what it was before, or from another one.
+        """Compares equal as long as the backend encodes as before.
 
-        Comparing all added tokens takes a microsecond or two for each. Their number will do while only
-        `add_tokens`, which marks its calls, can have changed them.
+        Comparing added tokens takes a microsecond or two each. Counting them will do as long as only
+        `add_tokens`, which leaves a mark, can have changed them.
         """
         parts = (
             part_state(public.normalizer),
@@ -342,7 +341,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         return (model, added, public.get_vocab_size(), *parts)
 
     def add_special_tokens(self, *args: Any, **kwargs: Any) -> int:
-        """As stock, but tokens are added before they are named: no thread ever sees a name without an id."""
+        """As stock, but adds tokens before it names them: no thread ever sees a name without an id."""
         unnamed = copy.copy(self)
         for name in ("_special_tokens_map", "_extra_special_tokens"):
             unnamed.__dict__[name] = copy.copy(self.__dict__[name])
@@ -427,7 +426,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         dropout: float | None = None,
         seed: int | None = None,
     ) -> tuple[Any, Any]:
-        """The ids of all texts in one array: what is fastest, as no Python object is made of any id.
+        """The ids of all texts in one array: the fastest way, as no Python object is made of any id.
 
         Args:
             texts: Strings, UTF-8 as bytes, or a column of an Arrow table. From the last two no string is made
@@ -505,7 +504,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     # ---- decoding ----
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> Any:
-        """As stock; lists of ids, and lists of such lists, without looking at each id in Python."""
+        """As stock, but takes lists of ids, and lists of those, without looking at each id in Python."""
         if type(token_ids) is list and token_ids and self.native:
             kinds = {*map(type, token_ids)}
             if kinds == {int}:
@@ -531,7 +530,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
-        """As stock; of a folder that is saved into meanwhile, or where that was cut off, all old or all new.
+        """As stock, but never mixes two saves: what it loads is all old or all new.
 
         Args: As in stock; a scaffold, or a scaffold_file, takes the place of the folder's scaffold.json.
         Raises:
@@ -550,7 +549,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
 
     @classmethod
     def _from_pretrained(cls, resolved_vocab_files: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        # What the caller gave, or else the folder's scaffold.json: tokenizer_config.json has no say in it.
+        # The caller's, or else the folder's scaffold.json; whatever tokenizer_config.json says is ignored.
         kwargs.setdefault("scaffold", None)
         kwargs["scaffold_file"] = kwargs.get("scaffold_file") or resolved_vocab_files.get("scaffold_file")
         return super()._from_pretrained(resolved_vocab_files, *args, **kwargs)  # type: ignore[no-untyped-call]
@@ -681,28 +680,28 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         self.__dict__.update(state, cache={"backend": state["_tokenizer"]})
 
     def __copy__(self) -> "ScaffoldTokenizerFast":
-        # As stock, with the same backend: so with the same count of additions, and all that is derived.
+        # As in stock, copies share the backend; so they share what is derived from it.
         return self._twin(cache=self.cache)
 
     def _twin(self, **others: Any) -> "ScaffoldTokenizerFast":
-        """For stock code to run on: what it changes, and that it reads the backend, stays with the twin."""
+        """A copy for stock code to run on; what it sets, and that it reads the backend, stays there."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__, **{"cache": {}, **others})
         return twin
 
 
 def is_scaffold(tokenizer: Any) -> bool:
-    """Whether this is a ScaffoldTokenizerFast, of this file or of the copy that lies beside a tokenizer."""
+    """Whether this is a ScaffoldTokenizerFast: of this file, or of the copy beside a saved tokenizer."""
     return any(kind.__name__ == ScaffoldTokenizerFast.__name__ for kind in type(tokenizer).__mro__)
 
 
 def backend_of(tokenizer: Any) -> Any:
-    """A fast tokenizer's backend to look at; `backend_tokenizer` says that it may be changed from now on."""
+    """A fast tokenizer's backend, only to look at: `backend_tokenizer` means that it may change."""
     return tokenizer._tokenizer if is_scaffold(tokenizer) else getattr(tokenizer, "backend_tokenizer", None)
 
 
 def model_state(public: Tokenizer) -> tuple[Any, ...]:
-    """Tells a model from another one, unless that has as many tokens: to compare them takes milliseconds."""
+    """What tells models apart, unless they have equally many tokens: comparing those takes milliseconds."""
     model = public.model
     if isinstance(model, BPE):
         return public.get_vocab_size(with_added_tokens=False), *settings_of_bpe(model)
@@ -734,13 +733,13 @@ def refuse_no_text(strings: Iterable[Any]) -> None:
 
 
 def strings_of(texts: Any) -> list[Any]:
-    """A column of an Arrow table, or a list with UTF-8 in it, as strings; what else there is stays."""
+    """A column of an Arrow table, or a list with UTF-8 in it, as strings; other items stay as they are."""
     items = texts.to_pylist() if hasattr(texts, "to_pylist") else texts
     return [item.decode() if isinstance(item, bytes) else item for item in items]
 
 
 def native_encoder() -> Any:
-    """The module `hf_scaffold.native`, where there is one that this file can use; else None."""
+    """The module `hf_scaffold.native`, if this file can use it; else None."""
     return None if os.environ.get("HF_SCAFFOLD_NATIVE") == "0" else native_module()
 
 
@@ -795,9 +794,9 @@ class ExpandedModel:
     def pipelines_of(
         self, public: Tokenizer, state: tuple[Any, ...], encode_special_tokens: bool
     ) -> "Pipelines":
-        """Calls share them, so they are never changed: for another state of the backend there are others."""
+        """The pipelines for this state of the backend. Calls share them, so they are never changed."""
         key = (encode_special_tokens, state)
-        # Another thread may add tokens, or clear, at any point: so all is made of one look at what there is.
+        # Other threads may add tokens, or clear, at any point. So look once, and build everything from that.
         pipelines = self.pipelines.get(key)
         if pipelines is None:
             if len(self.pipelines) >= MAX_PIPELINES:
@@ -825,8 +824,8 @@ class AddedTokens(NamedTuple):
     """The added tokens of a backend at one moment."""
 
     by_id: dict[int, AddedToken]
-    # A token added as a special one stays it, though added again as a common one. Only decoding tells, as it
-    # skips it then; where the normalizer changes a token's text, not even that.
+    # A token once added as special stays special, even if it is added again as a common one. Only decoding
+    # shows it, by skipping the token; where the normalizer changes the token's text, nothing does.
     special: frozenset[str]
 
     @classmethod
@@ -841,15 +840,15 @@ class AddedTokens(NamedTuple):
 
     @property
     def state(self) -> tuple[str, frozenset[str]]:
-        """Hashable, and another one where anything differs."""
+        """Hashable; differs if anything does."""
         return repr(self.by_id), self.special
 
 
 def with_model(model: Any, public: Tokenizer, added: AddedTokens) -> Tokenizer:
     """A tokenizer with this model and added tokens, and the public backend's normalizer and pre-tokenizer."""
-    # An added token takes its id from the model it is added under: here its public id, also where the other
-    # model has a scaffold token of the same string. Found in the text it is then the added token, merged
-    # from parts it is the scaffold.
+    # An added token takes its id from the model in place when it is added. Here that gives its public id,
+    # even if the final model has a scaffold token with the same string: found in text it is the added token,
+    # merged from parts it is the scaffold.
     tokens = added.by_id.values()
     tokenizer = Tokenizer(BPE({token.content: token_id for token_id, token in added.by_id.items()}, []))
     tokenizer.normalizer = copied_part(public.normalizer)
@@ -861,7 +860,7 @@ def with_model(model: Any, public: Tokenizer, added: AddedTokens) -> Tokenizer:
 
 
 def copied_part(part: Any) -> Any:
-    """The part as it is now: whoever changes it in place must not change what is kept for this state."""
+    """The part as it is now: changing it in place must not change what is kept for this state."""
     try:
         return copy.deepcopy(part)
     except Exception:  # of no narrower class
@@ -877,7 +876,7 @@ def scaffold_positions(ids: list[int]) -> list[int]:
 
 
 class CallBackend:
-    """What stock `_encode_plus` takes for the backend tokenizer, for one call.
+    """The backend tokenizer that stock `_encode_plus` sees in one call.
 
     Truncation and padding belong to the call: they live in a `frame`, a backend with an empty model. What is
     not about encoding is answered by the public backend.
@@ -918,8 +917,8 @@ class CallBackend:
         padding: dict[str, Any] | None = self.frame.padding
         return padding
 
-    # No cached_property in this file: before Python 3.12 it has a lock; dill, with which datasets copies a
-    # class from the Hub to its processes, makes the copy's lock one that is never released.
+    # No cached_property in this file: before Python 3.12 it has a lock, and in the copies of a Hub class that
+    # datasets sends to its processes by dill, that lock is never released.
     @property
     def pipelines(self) -> Pipelines:
         if self._pipelines is None:
@@ -936,8 +935,8 @@ class CallBackend:
         )
         no_length_matters = self.ids_only and not (is_pretokenized or self.truncation or self.padding)
         if no_length_matters and not self.expanded.dropout:
-            # So the template may come before demolishing, and the native batch is final for texts without
-            # scaffold tokens, and for the others good for the ids, mostly all that is wanted.
+            # So the template may come before demolishing. The batch is then final for texts without scaffold
+            # tokens; for others it gives the ids, usually all that is wanted.
             encodings = encode_all(self.pipelines.framing, inputs, False, add_special_tokens)
             return [
                 self.expanded.demolish_lazily(encoding, partial(encode, [sample]))
@@ -946,19 +945,19 @@ class CallBackend:
         try:
             return self.drop_lazily(samples, add_special_tokens) if no_length_matters else encode(samples)
         except TypeError:
-            # Encoded one by one, sequences of a pair are refused in other words than the pair would be.
+            # Sequences of a pair, encoded one by one, are refused in other words than the pair would be.
             self.frame.encode_batch(inputs, add_special_tokens=False, is_pretokenized=is_pretokenized)
             raise
 
     def drop_lazily(
         self, samples: list[tuple[Any, ...]], add_special_tokens: bool
     ) -> "list[Encoding | LazyEncoding]":
-        """Ids of the backend's dropout. Encoded again it would be another draw: so this one is kept."""
+        """Ids of the backend's dropout, kept because encoding again would draw again."""
         drawn = iter(encode_all(self.pipelines.bare, list(chain.from_iterable(samples)), False, False))
         rows = [[next(drawn) for _ in sample] for sample in samples]
 
         def demolish(sample: tuple[Any, ...], row: list[Encoding]) -> list[Encoding]:
-            # Threads may be here together, and `demolish` uses up what it gets.
+            # Several threads may get here, and `demolish` uses up its argument.
             copies = (Encoding.merge([encoding], growing_offsets=False) for encoding in row)
             return self.frame_rows([list(map(self.demolish, copies, sample))], add_special_tokens)
 
@@ -1035,7 +1034,7 @@ class CallBackend:
         return Symbols(encoding, symbols, self.expanded.prefix)
 
 
-# What native dropout makes of the sequences of a call, given whether they are split into words.
+# Encodes a call's sequences under native dropout, given whether they are split into words.
 Draw = Callable[[CallBackend, list[Any], bool], list[Encoding]]
 
 
@@ -1062,7 +1061,7 @@ class Symbols:
         self.first_symbol.append(at)
 
     def offsets_of(self, position: int, parts: list[str]) -> list[Offsets]:
-        """A part that begins or ends inside a symbol covers it; that takes a text that spells affixes."""
+        """A part that begins or ends inside a symbol covers it; that takes text that spells affixes."""
         first, end = self.first_symbol[position : position + 2]
         ends = [stop for _, stop in spans(self.symbols[first:end], self.prefix)]
         return [
@@ -1087,7 +1086,7 @@ class LazyEncoding:
         self._encode = encode
         self._encoding: Encoding | None = None
 
-    # Once there is an Encoding it has the word: pad, truncate and set_sequence_id change it in place.
+    # Once computed, the Encoding decides: pad, truncate and set_sequence_id change it in place.
 
     @property
     def ids(self) -> list[int]:
@@ -1128,7 +1127,7 @@ class LazyEncoding:
 
 
 def as_sequences(item: Any, is_pretokenized: bool) -> tuple[Any, ...]:
-    """One or two sequences, read as `Tokenizer.encode_batch` reads an input; it refuses what is neither."""
+    """One or two sequences, as `Tokenizer.encode_batch` reads an input; it refuses everything else."""
     is_pair = isinstance(item, (tuple, list)) and len(item) == 2
     if is_pair and not (is_pretokenized and isinstance(item[0], str)):
         return tuple(item)
@@ -1138,7 +1137,7 @@ def as_sequences(item: Any, is_pretokenized: bool) -> tuple[Any, ...]:
 def encode_all(
     tokenizer: Tokenizer, inputs: list[Any], is_pretokenized: bool, add_special_tokens: bool
 ) -> list[Encoding]:
-    """As `encode_batch`; but that would wait forever for threads that a fork has left behind."""
+    """As `encode_batch`, which in a forked process would wait forever for threads left behind."""
     if os.getpid() == first_process():
         return tokenizer.encode_batch(inputs, is_pretokenized, add_special_tokens)
     return [
@@ -1147,7 +1146,7 @@ def encode_all(
     ]
 
 
-# No constant: datasets copies those with a class from the Hub, and they would count in its fingerprints.
+# Not a constant: datasets would copy it with a Hub class and count it in fingerprints.
 @cache
 def first_process() -> int:
     """The id of the process that imported this; a forked one has another."""
@@ -1172,9 +1171,9 @@ def pad_to_longest(encodings: list[Encoding], padding: dict[str, Any]) -> None:
 def replace_tokens(encoding: Encoding, located: dict[int, list[LocatedPiece]]) -> Encoding:
     """One sequence as the model left it, with the pieces in place of the tokens at these positions.
 
-    It is cut into windows, and only those where something changes go through JSON.
+    Uses up the encoding. It is cut into windows, and only those that change go through JSON.
     """
-    # Truncating cuts what follows the first window into windows: so let the first hold padding. Uses it up.
+    # Truncating cuts only what follows the first window into windows, so let padding fill the first.
     encoding.pad(len(encoding) + WINDOW, direction="left")
     encoding.truncate(WINDOW)
     windows = encoding.overflowing
@@ -1207,7 +1206,7 @@ def encoding_from(state: bytes) -> Encoding:
 
 
 def whole_characters(position: int, offsets: list[Offsets], words: list[int | None]) -> tuple[int, int]:
-    """The tokens, from the first up to the second, that the characters of one are split between."""
+    """The range of tokens that share characters with this one."""
     first, end = position, position + 1
     while first and words[first - 1] == words[position] and offsets[first - 1][1] > offsets[first][0]:
         first -= 1
@@ -1266,7 +1265,7 @@ def refuse_lone_surrogates(name: str, text: Any) -> None:
 
 
 def refuse_ids_in_gaps(public: Tokenizer, new_tokens: Iterable[str | AddedToken]) -> None:
-    """The backend numbers added tokens from the number of tokens on; after a gap such an id is taken."""
+    """The backend numbers added tokens from the vocabulary's size on; if ids have gaps, some are taken."""
     new = {str(token) for token in new_tokens if public.token_to_id(str(token)) is None}
     first, model = public.get_vocab_size(), public.model
     for token_id in range(first, first + len(new)):
@@ -1282,7 +1281,7 @@ def refuse_ids_in_gaps(public: Tokenizer, new_tokens: Iterable[str | AddedToken]
 
 @contextlib.contextmanager
 def backend_errors(source: Any) -> Iterator[None]:
-    """What `tokenizers` raises on content that it can't read as a ValueError that names the source."""
+    """Turn what `tokenizers` raises on content it can't read into a ValueError that names the source."""
     try:
         yield
     except BaseException as error:
@@ -1295,13 +1294,14 @@ def backend_errors(source: Any) -> Iterator[None]:
 
 
 def check_prefix(path: str) -> None:
-    """Refuse merges that end the process: `tokenizers` takes a prefix off the right token, whatever is there.
+    """Refuse merges that make `tokenizers` abort the process.
 
-    It takes as many bytes as the prefix has. Where those end inside a character, it panics twice.
+    It cuts as many bytes off the right token as the prefix has, whatever they are. If the cut falls inside a
+    character, it panics while panicking.
     """
     try:
         data = Path(path).read_bytes()
-        # Escapes of ASCII may spell the name.
+        # The name may be spelled with escapes.
         if not re.search(rb'continuing_subword_prefix"\s*:\s*"[^"]|\\u00[4-7]', data):
             return
         model = json.loads(data)["model"]
@@ -1318,12 +1318,12 @@ def check_prefix(path: str) -> None:
 
 
 def starts_character(data: bytes, position: int) -> bool:
-    """Whether no character is cut in two there."""
+    """Whether a cut there falls between characters."""
     return position >= len(data) or data[position] & 0xC0 != 0x80
 
 
 def read_or_name_the_file(read: Callable[[], Any], source: Any) -> Any:
-    """What `read` makes of a source; what stock stumbles over as a ValueError that names the file."""
+    """The result of `read`; if stock stumbles over the source, a ValueError that names the file."""
     try:
         return read()
     except BaseException as error:
@@ -1340,13 +1340,13 @@ def is_of_backend(error: BaseException) -> bool:
 
 
 def is_of_malformed_content(error: BaseException) -> bool:
-    """Whether stock code stumbled over content of the wrong type, or nested without end."""
+    """Whether stock code stumbled over content of the wrong type, or over endless nesting."""
     kinds = (AttributeError, TypeError, LookupError, ArithmeticError, RecursionError, UnicodeError)
     return is_of_backend(error) or isinstance(error, (*kinds, json.JSONDecodeError))
 
 
 def malformed_file(source: Any) -> str:
-    """The file of a folder that is no JSON, or what else can be said."""
+    """Which file of a folder isn't JSON; if all are, what else may be wrong."""
     folder = Path(os.fsdecode(source) if isinstance(source, (str, bytes, os.PathLike)) else "")
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         try:
@@ -1357,14 +1357,14 @@ def malformed_file(source: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """The repr of a value, shortened: whoever wrote the file must not make the message long."""
+    """The repr of a value, shortened, so that no file can make a message long."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = short.maxlong = 80
     return short.repr(value)
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Refuse settings that stock takes, and stumbles over later: in a call, or when it saves."""
+    """Refuse settings that stock accepts but stumbles over later, in a call or when saving."""
     longest, chat = settings.get("model_max_length"), settings.get("chat_template")
     folder = settings.get("name_or_path")
     where = f"{os.path.join(folder, 'tokenizer_config.json')}: " if isinstance(folder, str) and folder else ""
@@ -1386,7 +1386,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def read_scaffold(path: str | None, folder: str | None) -> Any:
-    # Always a ValueError: from_pretrained puts a sentence of its own in place of any OSError's.
+    # Always a ValueError, since from_pretrained replaces the message of any OSError.
     if path is None or not os.path.isfile(path):
         missing = path or os.path.join(folder or "", "scaffold.json")
         raise ValueError(
@@ -1426,7 +1426,7 @@ def check_scaffold(scaffold: Any, backend: Tokenizer, source: str) -> None:
 
 
 def violations(scaffold: Any, backend: Tokenizer) -> Iterator[str]:
-    """What keeps this scaffold from being one for this backend: after the first one, nothing is certain.
+    """Why this scaffold doesn't fit this backend. Only the first reason is reliable.
 
     Cost: linear in the size of both.
     """
@@ -1476,7 +1476,7 @@ def framing_ids(post_processor: Any) -> list[int]:
 
 
 def form_violations(scaffold: Any) -> Iterator[str]:
-    """What a scaffold lacks for each entry to be of its type, and all of it to be written as JSON."""
+    """Entries of the wrong type, or that JSON can't hold."""
     if not isinstance(scaffold, Mapping):
         yield f"a JSON object is needed, not {type(scaffold).__name__}"
     version = scaffold.get("version")
@@ -1523,7 +1523,7 @@ def check_ids(backend: Tokenizer, source: str) -> None:
 
 
 def id_violations(backend: Tokenizer) -> Iterator[str]:
-    """Ids that two tokens share, or that leave so large gaps that tables by id outgrow the vocabulary."""
+    """Ids that two tokens share, or with gaps so large that tables indexed by id outgrow the vocabulary."""
     vocab = backend.get_vocab(with_added_tokens=False)
     added = {token_id: token.content for token_id, token in backend.get_added_tokens_decoder().items()}
     if len({*vocab.values()}) < len(vocab):
@@ -1546,7 +1546,7 @@ def id_violations(backend: Tokenizer) -> Iterator[str]:
 
 
 def join(left: str, right: str, prefix: str) -> str:
-    """The token that two merge into: what continues a pre-token begins with the prefix."""
+    """The token that two merge into. The right one continues a pre-token, so it begins with the prefix."""
     return left + right[len(prefix) :]
 
 
@@ -1596,7 +1596,7 @@ def demolish_violations(
                 yield f"{shown(token)} is demolished to {shown(piece)}, which is no public token"
         if not pieces or "".join([pieces[0], *(piece[len(prefix) :] for piece in pieces[1:])]) != token:
             yield f"{shown(token)} is demolished to {shown(list(pieces))}, which spells something else"
-        # So a token has no more pieces than characters, and each stands for some of them.
+        # This way every piece stands for at least one character.
         for piece in pieces[1:]:
             if not piece.startswith(prefix) or piece == prefix != "":
                 yield (
@@ -1838,7 +1838,7 @@ def state_of(folder: str, names: tuple[str, ...]) -> list[tuple[int, ...]]:
 
 def register() -> None:
     """Let AutoTokenizer build a ScaffoldTokenizerFast without trust_remote_code. Idempotent."""
-    # It imports torch where there is one, and those who only tokenize needn't wait for it.
+    # Imported here because it imports torch, if installed, which mere tokenizing needn't wait for.
     from transformers.models.auto.tokenization_auto import AutoTokenizer
 
     AutoTokenizer.register(  # type: ignore[no-untyped-call]  # stock has no annotations there
@@ -1848,11 +1848,11 @@ def register() -> None:
 
 @cache
 def config_class() -> Any:
-    """Stands for no model: AutoTokenizer takes tokenizer classes only together with a config class."""
+    """A config class without a model: AutoTokenizer registers tokenizer classes only with one."""
     from transformers import PretrainedConfig
 
     class ScaffoldTokenizerConfig(PretrainedConfig):  # type: ignore[no-untyped-call]  # stock's __init_subclass__
-        """What AutoTokenizer knows ScaffoldTokenizerFast by."""
+        """How AutoTokenizer knows ScaffoldTokenizerFast."""
 
         model_type = "scaffold_tokenizer"
 
