@@ -118,8 +118,8 @@ def train_baseline(
     backend.add_special_tokens([AddedToken(token, normalized=False) for token in special_tokens])
     from transformers import PreTrainedTokenizerFast
 
-    unk_token = UNKNOWN if backend.token_to_id(UNKNOWN) is not None else None
-    settings: Any = {"tokenizer_object": backend, "unk_token": unk_token}
+    has_unknown = backend.token_to_id(UNKNOWN) is not None
+    settings: Any = {"tokenizer_object": backend, "unk_token": UNKNOWN if has_unknown else None}
     return PreTrainedTokenizerFast(**settings)  # type: ignore[no-untyped-call]  # it has no annotations
 
 
@@ -162,9 +162,8 @@ def _backend(
         n_bytes = sum(map(len, given[1]))
     by_kind: dict[str, Callable[..., Tokenizer]] = {"wordpiece": _train_wordpiece, "unigram": _train_unigram}
     train_it = by_kind.get(kind, _train_sentencepiece)
-    if n_bytes < _MOMENT:
-        return train_it(*given, vocab_size, special_tokens)
-    return in_child(train_it, *given, vocab_size, special_tokens)
+    given += [vocab_size, special_tokens]
+    return train_it(*given) if n_bytes < _MOMENT else in_child(train_it, *given)
 
 
 def _train_bpe(counts: PreTokenCounts, vocab_size: int, special_tokens: list[str]) -> Tokenizer:
@@ -258,9 +257,6 @@ def _on_bytes(backend: Tokenizer, counts: PreTokenCounts, decoder: decoders.Deco
     return backend
 
 
-# ---- SentencePiece
-
-
 def _train_sentencepiece(
     model_type: str, text: PreTokenCounts | list[str], vocab_size: int, special_tokens: list[str]
 ) -> Tokenizer:
@@ -309,7 +305,7 @@ def _sentencepiece_words(counts: PreTokenCounts) -> Iterator[str]:
 
 
 def _sampled_lines(corpus: EvaluationText) -> Iterator[str]:
-    """Every k-th line, without its end, so that they are some _SAMPLE bytes together."""
+    """Every k-th line, without its end: some _SAMPLE bytes."""
     step = max(1, round(corpus.n_bytes / _SAMPLE))
     lines = (line for document in corpus.documents() for line in document.split("\n"))
     return (line.replace("\0", "").rstrip("\r") for line in islice(lines, 0, None, step) if line.strip())

@@ -185,11 +185,10 @@ def make_report(
     texts = _readable_texts(corpus, held_out, text_field)
 
     step("Counting")
-    counts = count(
-        texts[TRAIN].readable, pre_tokenizer=cutter, text_field=text_field, num_workers=num_workers
-    )
-    texts[TRAIN].add_counts(counts)
-    tokenizers = _train_all(kinds, counts, texts[TRAIN], vocab_size, special_tokens, step)
+    text = texts[TRAIN]
+    counts = count(text.readable, pre_tokenizer=cutter, text_field=text_field, num_workers=num_workers)
+    text.add_counts(counts)
+    tokenizers = _train_all(kinds, counts, text, vocab_size, special_tokens, step)
     scaffold, plain = tokenizers[SCAFFOLD], tokenizers[PLAIN]
     step("Encoding with all of them")
     table = compare_tokenizers({**tokenizers, **others}, *texts.values())
@@ -199,9 +198,8 @@ def make_report(
     origin = [*texts][-1] if passage is None else GIVEN
     if passage is None:
         passage = choose_passage(texts[origin].documents(), plain, scaffold)
-    settings = {"vocab_size": vocab_size, "special_tokens": special_tokens, "pre_tokenizer": cutter.preset}
     return Report(
-        settings=settings,
+        settings={"vocab_size": vocab_size, "special_tokens": special_tokens, "pre_tokenizer": cutter.preset},
         texts=tuple(
             _text_facts(name, text, differing_share(plain, scaffold, text.counts(cutter)))
             for name, text in texts.items()
