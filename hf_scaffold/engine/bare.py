@@ -40,8 +40,8 @@ class BareEncoder:
         self.compiled = compiled
         self.special = frozenset(token.content for token in definition.added_tokens if token.special)
         self.n_ids = definition.n_ids
-        # Each is made when first asked for. No lock: whatever two threads make at once is the same. And no
-        # cached_property: before Python 3.12 it has a lock, which a fork can leave taken.
+        # Built on first use, without a lock: two threads at once build the same. Nor a cached_property, which
+        # before Python 3.12 has a lock that a fork can leave held.
         self._finders: dict[frozenset[str], AddedTokenFinder] = {}
         self._general: dict[frozenset[str], Callable[[str], list[int]]] = {}
         self._locators: dict[frozenset[str], Callable[[str, list[int]], general.Located]] = {}

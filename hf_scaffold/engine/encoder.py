@@ -79,8 +79,7 @@ class Encoder:
         self._bare = BareEncoder(definition)
         self._special = self._bare.special
         self._ids = definition.ids
-        # Made when first asked for. No cached_property: before Python 3.12 it has a lock, which a fork can
-        # leave taken.
+        # Built on first use, as in BareEncoder.
         self._tokens: dict[int, str] | None = None
         self._pickled: bytes | None = None
         self._decoders: dict[bool, Callable[[list[int]], str]] = {}  # by skip_special_tokens

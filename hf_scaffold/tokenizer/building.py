@@ -172,7 +172,7 @@ def special_tokens_in(kwargs: Mapping[str, Any]) -> list[str | AddedToken]:
 
 
 def checked_settings(function: str, kwargs: Mapping[str, Any], others: Iterable[str] = ()) -> dict[str, Any]:
-    """The arguments of a `PreTrainedTokenizerFast`, numbers as Python's; it would swallow those of any name.
+    """The arguments of a `PreTrainedTokenizerFast`, which itself accepts any name; numbers as Python's.
 
     Args:
         function: Whose arguments they are, for the message.

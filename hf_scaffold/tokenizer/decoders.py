@@ -37,7 +37,7 @@ def decoder_for(pre_tokenizer: PreTokenizer, affixes: Affixes, byte_fallback: bo
     characters: list[Decoder] = [ByteLevel()] if pre_tokenizer.writes_bytes else [*fallback, Fuse()]
     if space or affixes == NO_AFFIXES:
         if space not in ("", " ") and not pre_tokenizer.writes_bytes:
-            # Not Metaspace: that drops every space of the first token, where tokens reach over spaces.
+            # Not Metaspace: where tokens reach over spaces, it would drop every space of the first one.
             characters = [Replace(space, " "), *characters, *([Strip(" ", 1, 0)] if lead else [])]
         return _sequence([*_without_prefix(affixes), *_without_suffix(affixes, ""), *characters])
     if pre_tokenizer.writes_bytes:

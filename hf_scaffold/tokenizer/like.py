@@ -21,7 +21,7 @@ from hf_scaffold.tokenizer.post_processors import added_by, with_tokens
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.parts import CHARACTER_SETTINGS
 
-# What from_pretrained noted of the files it read: none of it holds for another vocabulary.
+# What from_pretrained records about the files it read; none of it holds for another vocabulary.
 _LOADED = (
     "added_tokens_decoder",
     "name_or_path",
@@ -30,7 +30,7 @@ _LOADED = (
     "merges_file",
     "scaffold_file",
 )
-# What may have changed since a tokenizer was made, with what a new one has unless told.
+# Settings that may have changed since a tokenizer was made, and their defaults.
 _SETTINGS = {
     "padding_side": ScaffoldTokenizerFast.padding_side,
     "truncation_side": ScaffoldTokenizerFast.truncation_side,
@@ -47,7 +47,7 @@ _FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
 
 @dataclass(frozen=True)
 class Shell:
-    """A tokenizer without its vocabulary; the names of its special tokens are those of the new one.
+    """A tokenizer without its vocabulary. Its special tokens have the names they will have in the new one.
 
     Args:
         state: Its tokenizer.json. Vocabulary, merges and ids are still the old ones.
@@ -116,7 +116,7 @@ def symbol_options(shell: Shell) -> dict[str, Any]:
 
 
 def fill(shell: Shell, bpe: ScaffoldBPE, **kwargs: Any) -> ScaffoldTokenizerFast:
-    """A tokenizer with the vocabulary of `bpe`, and everything else from a shell.
+    """A tokenizer with the vocabulary of `bpe` and everything else from a shell.
 
     Args:
         shell: Its special tokens are those of `bpe`.
@@ -127,7 +127,7 @@ def fill(shell: Shell, bpe: ScaffoldBPE, **kwargs: Any) -> ScaffoldTokenizerFast
     own = json.loads(trained._tokenizer.to_str())
     state = {
         **shell.state,
-        # The pre-tokenizer may have got a ByteLevel; without one there is no decoder for its symbols either.
+        # Training may have added a ByteLevel to the pre-tokenizer, and then the old decoder won't do.
         "pre_tokenizer": own["pre_tokenizer"],
         "decoder": shell.state["decoder"] or own["decoder"],
         "model": {**own["model"], "dropout": shell.state["model"]["dropout"]},
@@ -153,7 +153,7 @@ def settings_of(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
         value = getattr(tokenizer, name, default)
         if name in settings or value != default:
             settings[name] = value
-    # Roles of the tokenizer's own are gathered by from_pretrained; one by one they are arguments, too.
+    # from_pretrained gathers the tokenizer's own roles; each is an argument by itself, too.
     settings.pop("model_specific_special_tokens", None)
     for name in tokenizer.SPECIAL_TOKENS_ATTRIBUTES:
         value = getattr(tokenizer, name, None)
@@ -282,7 +282,7 @@ def _renamed_text(text: str, renamed: Mapping[str, str], tokens: Set[str]) -> st
     names = {name for name in renamed if not re.fullmatch(r"\w+", name)}
     if not names:
         return text
-    # A name inside that of another token is no mention of it: the longest counts.
+    # A name inside another token's name doesn't count; the longest match does.
     pattern = "|".join(map(re.escape, sorted(names | tokens, key=len, reverse=True)))
     return re.sub(pattern, lambda found: renamed[found[0]] if found[0] in names else found[0], text)
 

@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 
 
 def load_pretrained(source: str, load: Callable[..., Any]) -> Any:
-    """What a `from_pretrained` makes of a folder, or of a name on the Hub.
+    """Load a folder, or a name on the Hub, by some `from_pretrained`.
 
-    Where the Hub can't be reached it is asked for what it has in its cache: else it would ask the Hub again
-    and again, for a minute or more.
+    If the Hub can't be reached, only its cache is searched: retrying would take a minute or more.
 
     Args:
         source: The folder or name.
@@ -104,7 +103,7 @@ def load_json(path: Path) -> Tokenizer:
 
 
 def require_ids(backend: Tokenizer, name: str) -> None:
-    """Refuse what can't be told apart by ids, or would cost more by far than its file.
+    """Refuse ids that don't tell tokens apart, or that would cost far more than their file.
 
     Raises:
         ConfigurationError: two tokens share an id, or one is very large; names them.

@@ -38,7 +38,7 @@ def write_card(
     token: bool | str | None = None,
     tags: Sequence[str] | None = None,
 ) -> None:
-    """Write into a folder the README.md that a push to this repository shall carry; none if it shall stay.
+    """Write the README.md of a push to this repository into a folder, unless the old one stays as it is.
 
     Args:
         tokenizer: What is pushed.
@@ -57,7 +57,7 @@ def write_card(
 
 
 def _card_in_repository(repo_id: str, revision: str | None, token: bool | str | None) -> str | None:
-    # The user's cache may hold an older card, which would do if the Hub couldn't be reached: not here.
+    # A cache of its own, since the user's may hold an older card, which would be taken if the Hub is down.
     with tempfile.TemporaryDirectory() as cache:
         try:
             path = hf_hub_download(repo_id, "README.md", revision=revision, token=token, cache_dir=cache)
@@ -70,7 +70,7 @@ def _card_in_repository(repo_id: str, revision: str | None, token: bool | str | 
 
 
 def update_card(old: str | None, card: str, tags: Sequence[str] = ()) -> str:
-    """The old card with the part between the marks as in the new one; the new one if there is none.
+    """The old card with the part between the marks from the new one; the new one if there is no old one.
 
     Args:
         old: A repository's README.md, or None.

@@ -9,7 +9,7 @@ Named = tuple[str, int]  # a token and its id
 
 
 def added_by(entry: Any) -> Iterator[Named]:
-    """Each token that a post-processor may add, with the id it adds; a token may come several times.
+    """Each token that a post-processor may add, with its id; a token may come several times.
 
     Example:
         >>> [*added_by({"type": "BertProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]})]
@@ -28,7 +28,7 @@ def added_by(entry: Any) -> Iterator[Named]:
 def with_tokens(entry: Any, replace: Callable[[str, int], Named]) -> Any:
     """The same post-processor with other tokens, in a sequence at any depth; None stays None.
 
-    Of a template's special tokens only those that it uses are kept: the others never reach a text.
+    Of a template's special tokens, only those it uses are kept.
 
     Args:
         entry: `post_processor` in a tokenizer.json. Not modified.

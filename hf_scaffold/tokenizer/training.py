@@ -99,7 +99,7 @@ def _train_each(
     for bpe in train_sizes(counts, sizes, settings=chosen):
         bpe = bpe.with_sources(names) if names else bpe
         tokenizer = build_tokenizer(bpe, **kwargs) if shell is None else fill(shell, bpe, **kwargs)
-        # An artifact knows the strings of its special tokens only.
+        # An artifact knows its special tokens only as strings.
         tokenizer._tokenizer.add_special_tokens(
             [token for token in settings.special_tokens if isinstance(token, AddedToken)]
         )

@@ -16,8 +16,8 @@ from hf_scaffold.counting.counts import PreTokenCounts
 EncodedRows = tuple[NDArray[np.int32], NDArray[np.int64]]
 Rows = NDArray[np.bool_]  # for each distinct pre-token
 
-# Pre-tokens that occur up to so many times as often as the rarest one stand for those that other text brings:
-# most of them are words of one document. See docs/algorithm.md.
+# Pre-tokens up to this many times as frequent as the rarest stand for those that other text brings: most are
+# words of a single document. See docs/algorithm.md.
 RARE = 3
 _SAMPLE = 1 << 14  # of the rare pre-tokens
 _SLICE = 1 << 20  # bytes encoded at a time
@@ -91,7 +91,7 @@ def _estimate(bpe: Encoders, counts: PreTokenCounts, frequencies: Mapping[str, i
     n_rare, n_others = _occurrences(counts, rare), _occurrences(counts, agrees & ~rare)
     n_sampled = _occurrences(counts, sample)
     sample[sample] = alike
-    # In whole numbers to the end, so that all of them is 1.
+    # Whole numbers up to the division, so that full agreement is exactly 1.
     return (n_others * n_sampled + n_rare * _occurrences(counts, sample)) / (counts.total * n_sampled)
 
 
@@ -99,7 +99,7 @@ def _agreeing(bpe: Encoders, counts: PreTokenCounts) -> tuple[Rows, Rows]:
     """Which pre-tokens are encoded alike, and which also where the engine merges every pre-token."""
     exact, raw = _encode_both(bpe.pretoken_encoder, bpe.raw_pretoken_encoder, counts)
     agrees = rows_alike(exact, raw)
-    # Only a pre-token that is one token may have been taken whole.
+    # Only a pre-token that is a single token can have been taken whole.
     single = np.diff(raw[1]) == 1
     by_merges = bpe.raw_merging_pretoken_encoder().encode(*_rows(counts, single))
     agrees_by_merges = agrees.copy()

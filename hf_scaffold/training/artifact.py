@@ -114,7 +114,7 @@ class ScaffoldBPE(Parts):
         )
 
     def demolish(self, token: str) -> tuple[str, ...]:
-        """The normal tokens that stand for a token: itself, unless it is a scaffold.
+        """The normal tokens that a token becomes: itself, unless it is a scaffold.
 
         Raises:
             KeyError: the token is not in the vocabulary.
@@ -128,7 +128,7 @@ class ScaffoldBPE(Parts):
             raise KeyError(f"{token!r} is not in the vocabulary; token strings are {spelled}")
 
     def history(self, token: str) -> str:
-        """What became of a token in training, in words: a line for each event and one for the end.
+        """What happened to a token in training, in words: a line for each event and one for the end.
 
         Args:
             token: As it stands in the vocabulary ("Ġhippopot"); or, where the alphabet is bytes, as text
@@ -206,13 +206,13 @@ class ScaffoldBPE(Parts):
         return self._pretoken_encoder(self._raw_rules, {}, {}, self.tokens)
 
     def encoders_without_last_rules(self, n_rules: int) -> tuple[PretokenEncoder, PretokenEncoder]:
-        """`encoder` and `raw_encoder` as they would be had no rule been learned after the first n_rules.
+        """`pretoken_encoder` and `raw_pretoken_encoder` as if training had stopped after n_rules.
 
         What a scaffold token is demolished to stays the same.
         """
         learned, later = self.rules[:n_rules], self.rules[n_rules:]
         lost = np.setdiff1d(later[:, 2], learned[:, 2])
-        # Normal tokens are in the order of creation: those that are left come first.
+        # Normal tokens are in order of creation, so the ones that remain come first.
         n_tokens = self.vocab_size - np.count_nonzero(lost < self.vocab_size)
         raw_rules = self._raw_rules[self._raw_rules[:, 2] < n_tokens]
         wholes = {whole: token_id for whole, token_id in self._raw_wholes.items() if token_id < n_tokens}

@@ -122,7 +122,7 @@ class Parts:
 def derive_demolish_map(
     merges: Sequence[Pair], scaffold_tokens: Iterable[str], affixes: Affixes = NO_AFFIXES
 ) -> dict[str, tuple[str, ...]]:
-    """For each scaffold token, in the order given, the normal tokens that stand for it.
+    """For each scaffold token, in the order given, the normal tokens it is demolished to.
 
     A scaffold token is replaced by what its two parts are replaced by; of several rules for it, the one
     with the shortest result counts, then the one of lowest rank. A result spells the token: all of it but

@@ -115,8 +115,8 @@ def train_sizes(
 def _train(counts: PreTokenCounts, sizes: list[int], settings: TrainingSettings) -> list[ScaffoldBPE]:
     _check_settings_of_characters(settings, counts.pre_tokenizer)
     loop = _merge_loop(counts, min(sizes), settings)
-    # |V| grows by at most one a round, and what the loop does never depends on the size it is to reach. So it
-    # passes through the result of each smaller size, where |V| first equals that.
+    # |V| grows by at most one a round, and no step depends on the target size. So the loop passes through the
+    # result for each smaller size, when |V| first equals it.
     artifacts: dict[int, ScaffoldBPE] = {}
     with progress_shown(settings.show_progress, "Training", " tokens") as report:
         for size in sorted(set(sizes)):
