@@ -171,21 +171,20 @@ def _occurrences(counts: PreTokenCounts, rows: Rows) -> int:
 
 
 def _n_rules_without(bpe: Encoders, frequencies: Mapping[str, int], n: int) -> int:
-    """How many rules would be left if every pair needed n occurrences more than the last one had.
+    """How many rules come before the first whose pair doesn't occur n times more than the last one's.
 
-    A pair occurs as often when it is merged as its token does in the end, and in tokens that later rules made
-    of that. It never occurs more often than the pair merged before it.
+    A pair counts as often as its token occurs in the end, alone and in tokens that later rules made of it.
     """
+    rules = bpe.rules.tolist()
     occurrences = [frequencies[token] for token in bpe.vocab]
-    needed = None
-    for rank, (left, right, token) in zip(
-        reversed(range(len(bpe.rules))), bpe.rules[::-1].tolist(), strict=True
-    ):
+    first, needed = 0, None
+    for rank in reversed(range(len(rules))):
+        left, right, token = rules[rank]
         made = occurrences[token]
         if needed is None:
             needed = made + n
-        if made >= needed:
-            return rank + 1
+        if made < needed:
+            first = rank
         occurrences[left] += made
         occurrences[right] += made
-    return 0
+    return first

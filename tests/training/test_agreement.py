@@ -180,6 +180,15 @@ def test_rules_of_pairs_that_occurred_more_often(english_text):
         assert agreement._n_rules_without(bpe, log.frequencies, n) == kept
 
 
+def test_a_rule_for_a_token_that_an_earlier_one_made_counts_all_its_occurrences():
+    """So occurrences needn't fall from rule to rule: the first that are too few decide."""
+    counts = hs.PreTokenCounts.from_mapping({"aacb": 15, "bc": 23, "ca": 8, "aaabc": 19, "cb": 24})
+    bpe = hs.train(counts, 262, log=True)
+    left = [agreement._n_rules_without(bpe, bpe.log.frequencies, n) for n in (1, 27, 32)]
+    # Of the pairs, 34, 42, 39, 19, 19, 15 and 8.
+    assert left == [6, 0, 0]
+
+
 # ---- kept
 
 
