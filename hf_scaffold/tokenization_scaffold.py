@@ -382,13 +382,13 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
             ImportError: hf_scaffold is not installed: encoding needs this file alone, training the package.
             ValueError: the corpus is empty.
         """
-        try:
-            from hf_scaffold.retrain import train_new_from_iterator
-        except ImportError as error:
-            raise ImportError("train_new_from_iterator needs hf_scaffold: pip install hf_scaffold") from error
-        return train_new_from_iterator(
+        retrain = installed("retrain")
+        if retrain is None:
+            raise ImportError("train_new_from_iterator needs hf_scaffold: pip install hf_scaffold")
+        trained: ScaffoldTokenizerFast = retrain.train_new_from_iterator(
             self, text_iterator, vocab_size, length, new_special_tokens, special_tokens_map, **kwargs
         )
+        return trained
 
     def explain_path(self, text: Any, text_pair: Any = None, **kwargs: Any) -> str:
         """Whether a call with these arguments runs on the native encoder, and if not, why.
@@ -621,12 +621,9 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         """
         from huggingface_hub import create_repo
 
-        card: Any = None
-        try:
-            from hf_scaffold import model_card as card
-        except ImportError as error:
-            if tags:
-                raise ImportError("tags are part of the model card, which needs hf_scaffold") from error
+        card = installed("model_card")
+        if tags and card is None:
+            raise ImportError("tags are part of the model card, which needs hf_scaffold")
         repo_id = create_repo(repo_id, private=private, token=token, exist_ok=True).repo_id
         with tempfile.TemporaryDirectory() as folder:
             self.save_pretrained(folder, **(saving or {}))
@@ -745,11 +742,16 @@ def native_encoder() -> Any:
 
 @cache
 def native_module() -> Any:
+    native = installed("native")
+    return native if native is not None and native.INTERFACE == NATIVE_INTERFACE else None
+
+
+def installed(name: str) -> Any:
+    """A module of hf_scaffold, which this file works without; None if the package isn't installed."""
     try:
-        from hf_scaffold import native
+        return importlib.import_module(f"hf_scaffold.{name}")
     except ImportError:
         return None
-    return native if native.INTERFACE == NATIVE_INTERFACE else None
 
 
 class ExpandedModel:

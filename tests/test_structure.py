@@ -16,8 +16,6 @@ FLOORS = [
     if line.startswith("| `")
     for name in re.findall(r"`([\w./]+)`", line.split("|")[1])
 ]
-# Where the class beside a saved tokenizer finds the package.
-CONTRACT = {"native", "retrain", "model_card"}
 # They know all floors, and no floor knows them.
 ROOF = {"", "__main__", "_registration", "retrain", "model_card"}
 
@@ -118,8 +116,6 @@ def test_every_module_has_its_floor(module):
 @pytest.mark.parametrize("module", sorted({*MODULES} - ROOF))
 def test_modules_import_from_floors_above_their_own(module):
     allowed = {*FLOORS[: FLOORS.index(floor_of(module)) + 1]}
-    if module == "tokenization_scaffold":
-        allowed |= CONTRACT
     below = {name for name in IMPORTS[module] if floor_of(name) not in allowed}
     assert not below
 
@@ -128,12 +124,7 @@ def test_modules_import_from_floors_above_their_own(module):
 def test_no_module_imports_itself_by_way_of_others(module):
     reached, new = set(), {module}
     while new:
-        needed = {
-            name
-            for each in new
-            for name in IMPORTS.get(each, ())
-            if not (each == "tokenization_scaffold" and name in CONTRACT)
-        }
+        needed = {name for each in new for name in IMPORTS.get(each, ())}
         new = needed - reached
         reached |= new
     assert module not in reached
@@ -159,4 +150,4 @@ def test_what_goes_to_the_hub_needs_nothing_of_ours():
     ours = {node for node in ast.walk(tree) if any(is_ours(name) for name in modules_of(node, ""))}
     assert ours
     assert ours <= in_try
-    assert IMPORTS["tokenization_scaffold"] == CONTRACT
+    assert not IMPORTS["tokenization_scaffold"]
