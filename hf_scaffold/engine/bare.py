@@ -115,8 +115,6 @@ class BareEncoder:
         self, ids: Ids, offsets: Offsets, places: list[int], texts: Iterable[str], allowed: frozenset[str]
     ) -> tuple[Ids, Offsets]:
         """The rows, with those filled in that compiled code left empty: `tokenizers` tells words apart."""
-        if not places:
-            return ids, offsets
         return with_rows(ids, offsets, places, [self._encode_generally(text, allowed) for text in texts])
 
     def _encode_generally(self, text: str, allowed: frozenset[str]) -> list[int]:
@@ -167,6 +165,8 @@ def with_rows(
     """The ids and offsets with other rows in some places."""
     import numpy as np
 
+    if not places:
+        return flat, ends
     rows = [flat[begin:end] for begin, end in pairwise(ends.tolist())]
     for i, ids in zip(places, made, strict=True):
         rows[i] = np.array(ids, np.int32)

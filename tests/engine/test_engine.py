@@ -120,6 +120,9 @@ def test_dropout_is_that_of_the_tokenizer(encoder, tokenizer, split):
             assert trims_offsets(tokenizer) or located.offsets == expected.encodings[i].offsets
         ids, offsets = encoder.encode_batch_to_arrays([text.encode() for text in TEXTS], **drawn)
         assert [ids[a:b].tolist() for a, b in pairwise(offsets)] == expected.input_ids
+    assert encoder.encode_batch([], dropout=0.5) == []
+    ids, offsets = tokenizer.encode_batch_to_arrays([], dropout=0.5)
+    assert (ids.tolist(), offsets.tolist()) == ([], [0])
     random.seed(1)
     one = encoder.encode("international zona", dropout=0.5)
     random.seed(1)
