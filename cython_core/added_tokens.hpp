@@ -175,17 +175,16 @@ private:
 
     // The place after the last byte that some string ends with, or `begin`.
     const byte_t* after_last_byte(const byte_t* begin, const byte_t* at) const {
-        if (n_last_bytes_ == 1) at = pass_over<1>(begin, at);
-        if (n_last_bytes_ > 1 && n_last_bytes_ <= FEW) at = pass_over<FEW>(begin, at);
+        if (n_last_bytes_ == 1) at = pass_over<1, 16>(begin, pass_over<1, 128>(begin, at));
+        if (n_last_bytes_ > 1 && n_last_bytes_ <= FEW) at = pass_over<FEW, 16>(begin, pass_over<FEW, 128>(begin, at));
         while (at != begin && first_children_[at[-1]] == ROOT) --at;
         return at;
     }
 
-    // Skips bytes that no string ends with, many at a time. The inner loop runs forwards so that compilers vectorize
-    // it.
-    template <std::size_t n>
+    // Skips bytes that none of n last bytes equals, MANY at a time. The inner loop runs forwards so that compilers
+    // vectorize it.
+    template <std::size_t n, std::ptrdiff_t MANY>
     const byte_t* pass_over(const byte_t* begin, const byte_t* at) const {
-        constexpr std::ptrdiff_t MANY = 128;
         byte_t last[n];
         std::copy_n(last_bytes_, n, last);
         for (; at - begin >= MANY; at -= MANY) {
@@ -221,6 +220,8 @@ public:
 
     // Call it after the last add() and before split().
     void build() { contents_.build(); }
+
+    bool empty() const { return tokens_.empty(); }
 
     // Appends the stretches of a text, none of them empty, to `out`. False, with `out` unusable, if only `tokenizers`
     // can tell: a single_word token is next to a character beyond ASCII.

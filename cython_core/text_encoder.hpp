@@ -206,8 +206,9 @@ private:
     };
 
     static bool split(const Pipeline& pipeline, const byte_t* begin, const byte_t* end, std::vector<Stretch>& out) {
-        std::vector<Stretch> outer;
         out.clear();
+        if (pipeline.second->empty()) return pipeline.first->split(begin, end, out);
+        std::vector<Stretch> outer;
         if (!pipeline.first->split(begin, end, outer)) return false;
         for (const Stretch& stretch : outer) {
             if (stretch.id != NO_ID) {
