@@ -1,6 +1,7 @@
 """From batches of text to token ids, and from those to what tokenizer calls return."""
 
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
+from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cython cimport view
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
@@ -21,6 +22,8 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object)
     int PyGC_Disable()
     int PyGC_Enable()
+    void share "Py_INCREF"(PyObject*)
+    void set_item "PyList_SET_ITEM"(list, Py_ssize_t, PyObject*)
 
 
 cdef extern from "hash_seed.hpp" namespace "hf_scaffold" nogil:
@@ -487,14 +490,16 @@ cdef inline Py_ssize_t put_piece(
     const int64_t[:, :, ::1] spans,
     Py_ssize_t row,
 ) except -1:
+    cdef Py_ssize_t n_numbers
     cdef int64_t begin = 0, i
     cdef int64_t size = piece_size(piece, spans, row, ids.shape[0], &begin)
     if piece >= 0:
         return put_many(items, at, numbers, piece, 1)
     if size > PyList_GET_SIZE(items) - at:
         raise ValueError(CHANGED)
+    n_numbers = PyList_GET_SIZE(numbers)
     for i in range(size):
-        put(items, at + i, numbers, ids[begin + i])
+        put(items, at + i, numbers, n_numbers, ids[begin + i])
     return at + size
 
 
@@ -503,17 +508,20 @@ cdef inline Py_ssize_t put_many(list items, Py_ssize_t at, list numbers, token_i
     if not 0 <= n <= PyList_GET_SIZE(items) - at:
         raise ValueError(CHANGED)
     for i in range(n):
-        put(items, at + i, numbers, token_id)
+        put(items, at + i, numbers, PyList_GET_SIZE(numbers), token_id)
     return at + n
 
 
-cdef inline int put(list items, Py_ssize_t at, list numbers, token_id_t token_id) except -1:
-    if 0 <= token_id < PyList_GET_SIZE(numbers):
-        number = <object>PyList_GET_ITEM(numbers, token_id)
+cdef inline int put(list items, Py_ssize_t at, list numbers, Py_ssize_t n_numbers, token_id_t token_id) except -1:
+    cdef object number
+    if 0 <= token_id < n_numbers:
+        # As a bare pointer: an object variable would count two more references, and drop them.
+        share(PyList_GET_ITEM(numbers, token_id))
+        set_item(items, at, PyList_GET_ITEM(numbers, token_id))
     else:
         number = token_id
-    Py_INCREF(number)
-    PyList_SET_ITEM(items, at, number)
+        Py_INCREF(number)
+        PyList_SET_ITEM(items, at, number)
     return 0
 
 
