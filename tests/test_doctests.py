@@ -20,7 +20,7 @@ WITHOUT_EXAMPLES = {
     "_core.trainer": f"{ELSEWHERE}train",
     "_registration": f"{ELSEWHERE}AutoTokenizer, which tests/test_import.py asks",
     "_utils.child": "its work is a process of its own",
-    "_utils.cpus": "the answer is the machine's",
+    "_utils.process": "the answers are the machine's",
     "_utils.version": "the answer is the release's",
     "cli.commands": "commands, whose examples are in their --help and in the README",
     "cli.errors": "messages, which tests/cli/test_commands.py asks for",

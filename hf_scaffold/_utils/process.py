@@ -1,6 +1,9 @@
-"""The processors this process may use."""
+"""What the whole process shares: its processors, the search for garbage."""
 
+import contextlib
+import gc
 import os
+from collections.abc import Iterator
 
 
 def n_cpus() -> int:
@@ -8,3 +11,18 @@ def n_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """For a moment in which many small objects are made and none is garbage: looking for it doubles the time.
+
+    Where several threads are in such blocks, the first to come is the one that turns the search on again.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

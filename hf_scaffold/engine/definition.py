@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import json
 import zlib
 from collections.abc import Collection, Iterator, Mapping
@@ -12,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 from hf_scaffold._core.text_encoder import rules_of
+from hf_scaffold._utils.process import no_garbage_collection
 from hf_scaffold._utils.strict_json import parse, shown
 from hf_scaffold.errors import ArtifactError
 
@@ -70,7 +69,7 @@ class Definition:
             ArtifactError: one of them is malformed, or they don't fit; names the file and the violation.
         Cost: linear in their size.
         """
-        with _no_garbage_collection():
+        with no_garbage_collection():
             return cls._parse(tokenizer_json, scaffold_json)
 
     @classmethod
@@ -143,18 +142,6 @@ class Definition:
 
 
 # ---- the files
-
-
-@contextlib.contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """None of the many lists that a merge list makes is garbage; looking for it takes a third of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _object(source: str, content: str | bytes) -> Entry:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from hf_scaffold._utils.cpus import n_cpus
+from hf_scaffold._utils.process import n_cpus
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from hf_scaffold._utils.arguments import shortened
-from hf_scaffold._utils.cpus import n_cpus
+from hf_scaffold._utils.process import n_cpus
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.byte_level import bytes_to_symbols

@@ -20,7 +20,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from hf_scaffold._utils.arguments import LARGEST_ID, knows_its_arguments, shortened, string, strings, whole
 from hf_scaffold._utils.child import in_child
-from hf_scaffold._utils.cpus import n_cpus
+from hf_scaffold._utils.process import n_cpus
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, VocabSizeError
 from hf_scaffold.evaluation.metrics import EvaluationText

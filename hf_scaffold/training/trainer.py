@@ -14,6 +14,7 @@ from hf_scaffold._utils.arguments import (
     takes_arguments_of,
     warn,
 )
+from hf_scaffold._utils.process import no_garbage_collection
 from hf_scaffold.counting.characters import Characters, choose_alphabet
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, CorpusError, VocabSizeError
@@ -121,7 +122,8 @@ def _train(counts: PreTokenCounts, sizes: list[int], settings: TrainingSettings)
     with progress_shown(settings.show_progress, "Training", " tokens") as report:
         for size in sorted(set(sizes)):
             outcome = loop.run(size, report and (lambda done: report(done, max(sizes))))
-            artifacts[size] = _artifact(loop, outcome, counts, replace(settings, vocab_size=size))
+            with no_garbage_collection():
+                artifacts[size] = _artifact(loop, outcome, counts, replace(settings, vocab_size=size))
     return [artifacts[size] for size in sizes]
 
 
