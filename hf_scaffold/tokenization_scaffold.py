@@ -147,8 +147,9 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     vocab_files_names = VOCAB_FILES_NAMES
     _auto_map = AUTO_MAP
     _tokenizer: Tokenizer  # the public backend
-    # False turns hf_scaffold's native encoder off, as HF_SCAFFOLD_NATIVE=0 does for all tokenizers.
-    native = True
+    # False turns hf_scaffold's native encoder off, as HF_SCAFFOLD_NATIVE=0 does for all tokenizers. Read only
+    # here, since reading the environment takes as long as encoding a short text.
+    native = os.environ.get("HF_SCAFFOLD_NATIVE") != "0"
     # The ScaffoldBPE with its training log, if `hf_scaffold.train_tokenizer(log=True)` made this. Neither
     # saved nor pickled.
     artifact: Any = None
@@ -257,10 +258,9 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         return None
 
     def _why_not_native(self) -> str:
-        if os.environ.get("HF_SCAFFOLD_NATIVE") == "0":
-            return "HF_SCAFFOLD_NATIVE is 0"
-        missing = "hf_scaffold isn't installed, or of another release"
-        return missing if self.native else "`native` is False"
+        if self.native:
+            return "hf_scaffold isn't installed, or of another release"
+        return "`native` is False" if ScaffoldTokenizerFast.native else "HF_SCAFFOLD_NATIVE is 0"
 
     def _encode_generally(
         self,
@@ -735,13 +735,9 @@ def strings_of(texts: Any) -> list[Any]:
     return [item.decode() if isinstance(item, bytes) else item for item in items]
 
 
+@cache
 def native_encoder() -> Any:
     """The module `hf_scaffold.native`, if this file can use it; else None."""
-    return None if os.environ.get("HF_SCAFFOLD_NATIVE") == "0" else native_module()
-
-
-@cache
-def native_module() -> Any:
     native = installed("native")
     return native if native is not None and native.INTERFACE == NATIVE_INTERFACE else None
 

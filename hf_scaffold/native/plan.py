@@ -22,6 +22,10 @@ GENERAL = {
 }
 
 
+# An enum's member takes as long to look up as a short text to split.
+NO_PADDING, NO_TRUNCATION = PaddingStrategy.DO_NOT_PAD, TruncationStrategy.DO_NOT_TRUNCATE
+
+
 class Shape(NamedTuple):
     """What truncation and padding make of rows, where a call asks for one of them."""
 
@@ -49,7 +53,7 @@ class Shape(NamedTuple):
             NotNativeError: it is for the backend to refuse, or has a stride.
         """
         max_length, limit = options.get("max_length"), 0
-        if truncation is not TruncationStrategy.DO_NOT_TRUNCATE:
+        if truncation is not NO_TRUNCATION:
             # The backend checks lengths and stride for the template, whether it is asked for or not.
             least = max(session.template(n, True).n_specials for n in (1, 2))
             if options.get("stride") or not least < (max_length or 0) < 1 << 62:
@@ -57,7 +61,7 @@ class Shape(NamedTuple):
             if truncation is TruncationStrategy.ONLY_SECOND and template.n_sequences == 1:
                 raise NotNativeError("truncation is for the backend to refuse")
             limit = (max_length or 0) - template.n_specials
-        if padding is PaddingStrategy.DO_NOT_PAD:
+        if padding is NO_PADDING:
             pad_id = 0
         elif not isinstance(pad_id, int) or pad_id > LARGEST_ID:
             raise NotNativeError("there is no padding token, or its id is for the backend to refuse")
@@ -105,9 +109,8 @@ class Plan:
         self.kind = type(tokenizer)
         self.settings = settings = vars(tokenizer).copy()
         settings["_special_tokens_map"] = settings["_special_tokens_map"].copy()
-        padding = get("padding_strategy", PaddingStrategy.DO_NOT_PAD)
-        truncation = get("truncation_strategy", TruncationStrategy.DO_NOT_TRUNCATE)
-        pads = padding is not PaddingStrategy.DO_NOT_PAD
+        padding, truncation = get("padding_strategy", NO_PADDING), get("truncation_strategy", NO_TRUNCATION)
+        pads = padding is not NO_PADDING
         pad_id = self.twin.pad_token_id if pads else None
         self.session = session = session_of(tokenizer)
         self.texts, n_sequences, self.is_batched = sequences_of(text, text_pair)
@@ -118,7 +121,7 @@ class Plan:
         self.split_special_tokens = bool(tokenizer.split_special_tokens if split is None else split)
         self.template = template = session.template(n_sequences, bool(get("add_special_tokens", True)))
         self.shape = None
-        if pads or truncation is not TruncationStrategy.DO_NOT_TRUNCATE:
+        if pads or truncation is not NO_TRUNCATION:
             self.shape = Shape.of(session, template, truncation, padding, pad_id, options)
 
     @property

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from transformers.tokenization_utils_base import TruncationStrategy
-from transformers.utils.generic import PaddingStrategy, TensorType
+from transformers.utils.generic import TensorType
 from transformers.utils.import_utils import is_torch_available
 
 from hf_scaffold._core.text_encoder import (
@@ -14,7 +14,7 @@ from hf_scaffold._core.text_encoder import (
     fill_rows,
     rows_as_lists,
 )
-from hf_scaffold.native.plan import Plan
+from hf_scaffold.native.plan import NO_PADDING, NO_TRUNCATION, Plan
 from hf_scaffold.native.sessions import Ends, Ids, NotNativeError, Session, Template
 
 
@@ -22,10 +22,10 @@ def rows_of(flat: Ids, ends: Ends, plan: Plan) -> Rows:
     """The rows of encoded sequences, truncated and padded."""
     shape, now = plan.shape, plan.twin
     spans = np.stack([ends[:-1], ends[1:]], axis=1).reshape(-1, plan.template.n_sequences, 2)
-    if shape and shape.truncation is not TruncationStrategy.DO_NOT_TRUNCATE:
+    if shape and shape.truncation is not NO_TRUNCATION:
         truncate(spans, shape.truncation, shape.limit, now.truncation_side)
     rows = Rows(flat, spans, plan.template, plan.session)
-    if shape and shape.padding is not PaddingStrategy.DO_NOT_PAD:
+    if shape and shape.padding is not NO_PADDING:
         side = shape.side or now.padding_side
         rows.pad(shape.width(rows.longest), side, shape.pad_id, now.pad_token_type_id)
     return rows

@@ -43,7 +43,7 @@ import hf_scaffold as hs
 from hf_scaffold import tokenization_scaffold
 from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
 from hf_scaffold._core.token_decoder import TokenDecoder
-from hf_scaffold._utils.cpus import n_cpus
+from hf_scaffold._utils.process import n_cpus
 from hf_scaffold.engine.inputs import LEAST_FOR_THREADS, n_threads
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.native.decoding import shown_bytes
@@ -561,24 +561,34 @@ def test_the_attribute_turns_it_off(tokenizer):
     assert is_native(tokenizer("a"))
 
 
-def test_the_environment_turns_it_off(tokenizer, monkeypatch):
-    expected = tokenizer(["Arizona", "ationa"]).data
-    monkeypatch.setenv("HF_SCAFFOLD_NATIVE", "0")
-    assert tokenizer.explain_path("a") == "general: HF_SCAFFOLD_NATIVE is 0"
-    assert not is_native(tokenizer("a"))
-    assert tokenizer(["Arizona", "ationa"]).data == expected
-    ids, _ = tokenizer.encode_batch_to_arrays(["Arizona"])
-    assert tokenizer.decode(ids) == "Arizona"
-    monkeypatch.setenv("HF_SCAFFOLD_NATIVE", "1")
-    assert is_native(tokenizer("a"))
+def test_the_environment_turns_it_off(tokenizer, tmp_path):
+    tokenizer.save_pretrained(tmp_path)
+    script = """
+import sys
+from hf_scaffold import ScaffoldTokenizerFast
+tokenizer = ScaffoldTokenizerFast.from_pretrained(sys.argv[1])
+print(tokenizer.explain_path("a"))
+print(tokenizer("Arizona ationa")["input_ids"])
+tokenizer.native = True
+print(tokenizer.explain_path("a"))
+"""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", script, tmp_path],
+        env={**os.environ, "HF_SCAFFOLD_NATIVE": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    expected = tokenizer("Arizona ationa")["input_ids"]
+    assert done.stdout.splitlines() == ["general: HF_SCAFFOLD_NATIVE is 0", str(expected), "native"]
 
 
 def test_without_the_package_or_with_another_release_of_it(tokenizer, monkeypatch):
     monkeypatch.setattr("hf_scaffold.native.INTERFACE", 0)
-    tokenization_scaffold.native_module.cache_clear()
+    tokenization_scaffold.native_encoder.cache_clear()
     assert tokenizer.explain_path("a") == "general: hf_scaffold isn't installed, or of another release"
     assert not is_native(tokenizer("a"))
-    tokenization_scaffold.native_module.cache_clear()
+    tokenization_scaffold.native_encoder.cache_clear()
 
 
 # ---- threads and processes
