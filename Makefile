@@ -78,7 +78,7 @@ attack: $(VENV)/test-extras
 # Goes on where it was stopped, as long as the tree is the same.
 JOBS := 1
 ONLY :=
-mutants: $(VENV)/test-extras
+mutants: $(VENV)/build-extras
 	$(BIN)/python tests/mutants/run.py --resume --jobs $(JOBS) $(if $(ONLY),--only '$(ONLY)')
 
 # The sanitizers' run time has to be there before Python's first allocation. Leaks are not looked for: CPython
@@ -114,6 +114,11 @@ $(VENV)/installed: $(BIN)/python $(SOURCES)
 
 $(VENV)/test-extras: $(VENV)/installed
 	$(BIN)/pip install -q '.[test]'
+	touch $@
+
+# What pip builds the package with, in environments of its own.
+$(VENV)/build-extras: $(VENV)/test-extras
+	$(BIN)/pip install -q 'Cython>=3.1' 'setuptools>=77'
 	touch $@
 
 $(VENV)/models-extras: $(VENV)/test-extras

@@ -1,5 +1,6 @@
 """From batches of text to token ids, and from those to what tokenizer calls return."""
 
+from cpython.dict cimport PyDict_GetItemWithError
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
@@ -154,14 +155,32 @@ cdef class AddedTokenFinder:
         self.second.build()
 
 
-def rules_of(list merges not None, dict ids not None):
-    """Merges, as pairs of tokens, in the form that `TextEncoder` takes, given the tokens' ids."""
+def rules_of(list merges not None, dict ids not None, dict more_ids not None):
+    """Merges, as pairs of tokens, in the form that `TextEncoder` takes, given the tokens' ids in two parts.
+
+    Raises:
+        KeyError, TypeError, ValueError, OverflowError: a merge is no pair of tokens that have ids of 32 bits, or what it
+            makes has none.
+    """
     cdef tuple kept = tuple(merges)
     cdef Py_ssize_t i, n = len(kept)
     cdef token_id_t[:, ::1] row = view.array((max(n, 1), 3), sizeof(token_id_t), "i", mode="c")
-    for i, (left, right) in enumerate(kept):
-        row[i, 0], row[i, 1], row[i, 2] = ids[left], ids[right], ids[left + right]
+    cdef str left, right
+    for i in range(n):
+        left, right = kept[i]
+        if left is None or right is None:
+            raise TypeError(f"merges[{i}] holds None")
+        row[i, 0] = id_of(left, ids, more_ids)
+        row[i, 1] = id_of(right, ids, more_ids)
+        row[i, 2] = id_of(left + right, ids, more_ids)
     return memoryview(row[:n])
+
+
+cdef inline token_id_t id_of(str token, dict ids, dict more_ids) except? -1:
+    cdef PyObject* found = PyDict_GetItemWithError(ids, token)
+    if found is NULL:
+        return more_ids[token]
+    return <object>found
 
 
 cdef class TextEncoder:

@@ -1642,14 +1642,17 @@ def saving(folder: str, stale: Iterable[str] = ()) -> Iterator[str]:
 @contextlib.contextmanager
 def made(folder: str) -> Iterator[None]:
     """Make a folder and those above it; if the block fails, the new ones that are empty go again."""
-    missing = [path for path in (Path(folder), *Path(folder).parents) if not path.exists()]
+    missing, path = [], os.path.abspath(folder)
+    while not os.path.exists(path) and path != os.path.dirname(path):
+        missing.append(path)
+        path = os.path.dirname(path)
     try:
         os.makedirs(folder, exist_ok=True)
         yield
     except BaseException:
         for path in missing:
             with contextlib.suppress(OSError):
-                path.rmdir()
+                os.rmdir(path)
         raise
 
 
@@ -1709,7 +1712,8 @@ def commit(folder: str, staging: str, stale: Iterable[str], is_alone: bool) -> N
         os.replace(os.path.join(staging, changed[0]), os.path.join(folder, changed[0]))
         sync(folder)
     elif changed or removed:
-        Path(staging, ".removed").write_bytes(os.fsencode("\0".join(removed)))
+        with open(os.path.join(staging, ".removed"), "wb") as stream:
+            stream.write(os.fsencode("\0".join(removed)))
         sync(os.path.join(staging, ".removed"))
         for path, _, _ in os.walk(staging):
             sync(path)
@@ -1734,7 +1738,9 @@ def finish(folder: str, is_alone: bool) -> None:
             target = place(folder, name)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.replace(os.path.join(committed, name), target)
-        for name in filter(None, os.fsdecode(Path(committed, ".removed").read_bytes()).split("\0")):
+        with open(os.path.join(committed, ".removed"), "rb") as stream:
+            removed = os.fsdecode(stream.read()).split("\0")
+        for name in filter(None, removed):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(place(folder, name))
             with contextlib.suppress(OSError):  # others are there, too
@@ -1746,8 +1752,12 @@ def finish(folder: str, is_alone: bool) -> None:
 
 
 def folders_in(folder: str, prefix: str) -> list[str]:
-    found = glob.glob(os.path.join(glob.escape(folder), f"{prefix}*"))
-    return sorted(path for path in found if os.path.isdir(path) and not os.path.islink(path))
+    try:
+        with os.scandir(folder) as entries:
+            found = [e for e in entries if e.name.startswith(prefix)]
+            return sorted(e.path for e in found if e.is_dir(follow_symlinks=False))
+    except OSError:
+        return []  # whoever opens a file there says what is wrong
 
 
 def files_in(folder: str) -> list[str]:

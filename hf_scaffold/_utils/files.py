@@ -1,16 +1,24 @@
 """Writing files so that no reader sees half of them; telling a folder from a name on the Hub."""
 
+from __future__ import annotations
+
 import contextlib
 import errno
-import filecmp
-import glob
 import importlib
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import lazy_loader  # type: ignore[import-untyped]  # it ships no types
+
+if TYPE_CHECKING:
+    import filecmp
+    import glob
+    import shutil
+    from pathlib import Path
+else:  # only writing takes them
+    filecmp, glob, shutil = map(lazy_loader.load, ("filecmp", "glob", "shutil"))
 
 
 def write_files(
@@ -31,12 +39,20 @@ def write_files(
         ...     [path.name for path in write_files(folder, {"a.txt": b"one", "b.txt": b"two"})]
         ['a.txt', 'b.txt']
     """
+    from pathlib import Path
+
     folder = Path(folder)
     with saving(str(folder), stale) as staging:
         for name, data in contents.items():
             with naming(folder / name):
                 Path(staging, name).write_bytes(data)
     return [folder / name for name in contents]
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file."""
+    with open(path, "rb") as stream:
+        return stream.read()
 
 
 @contextlib.contextmanager
@@ -56,9 +72,10 @@ def refuse_missing_folder(source: str) -> None:
     Raises:
         FileNotFoundError: with the folder.
     """
-    path = Path(source)
-    means_a_folder = path.is_absolute() or source.startswith((".", "~")) or len(path.parts) > 2
-    if means_a_folder and not path.exists():
+    means_a_folder = (
+        os.path.isabs(source) or source.startswith((".", "~")) or os.path.normpath(source).count(os.sep) > 1
+    )
+    if means_a_folder and not os.path.exists(source):
         raise FileNotFoundError(errno.ENOENT, "no such folder", source)
 
 
@@ -101,14 +118,17 @@ def saving(folder: str, stale: Iterable[str] = ()) -> Iterator[str]:
 @contextlib.contextmanager
 def made(folder: str) -> Iterator[None]:
     """Make a folder and those above it; if the block fails, the new ones that are empty go again."""
-    missing = [path for path in (Path(folder), *Path(folder).parents) if not path.exists()]
+    missing, path = [], os.path.abspath(folder)
+    while not os.path.exists(path) and path != os.path.dirname(path):
+        missing.append(path)
+        path = os.path.dirname(path)
     try:
         os.makedirs(folder, exist_ok=True)
         yield
     except BaseException:
         for path in missing:
             with contextlib.suppress(OSError):
-                path.rmdir()
+                os.rmdir(path)
         raise
 
 
@@ -168,7 +188,8 @@ def commit(folder: str, staging: str, stale: Iterable[str], is_alone: bool) -> N
         os.replace(os.path.join(staging, changed[0]), os.path.join(folder, changed[0]))
         sync(folder)
     elif changed or removed:
-        Path(staging, ".removed").write_bytes(os.fsencode("\0".join(removed)))
+        with open(os.path.join(staging, ".removed"), "wb") as stream:
+            stream.write(os.fsencode("\0".join(removed)))
         sync(os.path.join(staging, ".removed"))
         for path, _, _ in os.walk(staging):
             sync(path)
@@ -193,7 +214,9 @@ def finish(folder: str, is_alone: bool) -> None:
             target = place(folder, name)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.replace(os.path.join(committed, name), target)
-        for name in filter(None, os.fsdecode(Path(committed, ".removed").read_bytes()).split("\0")):
+        with open(os.path.join(committed, ".removed"), "rb") as stream:
+            removed = os.fsdecode(stream.read()).split("\0")
+        for name in filter(None, removed):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(place(folder, name))
             with contextlib.suppress(OSError):  # others are there, too
@@ -205,8 +228,12 @@ def finish(folder: str, is_alone: bool) -> None:
 
 
 def folders_in(folder: str, prefix: str) -> list[str]:
-    found = glob.glob(os.path.join(glob.escape(folder), f"{prefix}*"))
-    return sorted(path for path in found if os.path.isdir(path) and not os.path.islink(path))
+    try:
+        with os.scandir(folder) as entries:
+            found = [e for e in entries if e.name.startswith(prefix)]
+            return sorted(e.path for e in found if e.is_dir(follow_symlinks=False))
+    except OSError:
+        return []  # whoever opens a file there says what is wrong
 
 
 def files_in(folder: str) -> list[str]:

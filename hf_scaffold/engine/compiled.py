@@ -30,6 +30,8 @@ def native_encoder(definition: Definition) -> TextEncoder:
     """The compiled encoder; `why_general` must be None. Scaffold tokens get the ids after the public ones."""
     preset, vocab, demolish = preset_of(definition.pre_tokenizer), definition.vocab, definition.demolish
     assert preset is not None
-    ids = definition.expanded_ids
-    replacements = {ids[token]: [vocab[part] for part in parts] for token, parts in demolish.items()}
+    replacements = {
+        token_id: [vocab[part] for part in parts]
+        for token_id, parts in zip(definition.scaffold_ids.values(), demolish.values(), strict=True)
+    }
     return TextEncoder(preset, ids_of_bytes(vocab), definition.rules, replacements)

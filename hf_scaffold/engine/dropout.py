@@ -7,8 +7,6 @@ from Python's `random`, so that `random.seed` and `transformers.set_seed` repeat
 
 from __future__ import annotations
 
-import hashlib
-import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,6 +40,8 @@ class Dropout(NamedTuple):
             >>> Dropout(0.1, seed=1).streams(["b", "a"]).tolist() == [other, one]
             True
         """
+        import random  # with hashlib, 5 ms that most programs never need
+
         import numpy as np
 
         if self.seed is None:
@@ -52,5 +52,7 @@ class Dropout(NamedTuple):
 
 
 def stream(seed: int, text: str) -> int:
+    import hashlib
+
     hashed = hashlib.blake2b(b"%d " % seed + text.encode("utf-8", "surrogatepass"), digest_size=8)
     return int.from_bytes(hashed.digest(), "little")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hf_scaffold._core.text_encoder import framed, rows_as_lists
 from hf_scaffold._core.token_decoder import TokenDecoder
-from hf_scaffold._utils.files import read_unmixed, refuse_missing_folder
+from hf_scaffold._utils.files import read_bytes, read_unmixed, refuse_missing_folder
+from hf_scaffold._utils.process import no_garbage_collection
 from hf_scaffold.engine import general
 from hf_scaffold.engine.bare import BareEncoder
 from hf_scaffold.engine.definition import Definition
@@ -72,14 +73,15 @@ class Encoder:
     """
 
     def __init__(self, tokenizer_json: str | bytes, scaffold_json: str | bytes) -> None:
-        self._set_up(Definition.parse(tokenizer_json, scaffold_json))
+        with no_garbage_collection():
+            self._set_up(Definition.parse(tokenizer_json, scaffold_json))
 
     def _set_up(self, definition: Definition) -> None:
         self._definition = definition
         self._bare = BareEncoder(definition)
         self._special = self._bare.special
-        self._ids = definition.ids
         # Built on first use, as in BareEncoder.
+        self._public_ids: dict[str, int] | None = None
         self._tokens: dict[int, str] | None = None
         self._pickled: bytes | None = None
         self._decoders: dict[bool, Callable[[list[int]], str]] = {}  # by skip_special_tokens
@@ -87,9 +89,9 @@ class Encoder:
     @classmethod
     def from_pretrained(
         cls,
-        pretrained_model_name_or_path: str | Path,
+        pretrained_model_name_or_path: str | os.PathLike[str],
         *,
-        cache_dir: str | Path | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
         local_files_only: bool = False,
         token: str | bool | None = None,
         revision: str = "main",
@@ -103,25 +105,22 @@ class Encoder:
             ArtifactError: a file is malformed, or they don't fit; names the folder, file and violation.
             OSError: the Hub can't be reached or has no such repository.
         """
-        source = str(pretrained_model_name_or_path)
+        folder = source = os.fspath(pretrained_model_name_or_path)
         refuse_missing_folder(source)
-        folder = Path(source)
-        if not folder.is_dir():
+        if not os.path.isdir(source):
             from huggingface_hub import snapshot_download
 
-            inside = Path(subfolder)
-            folder = Path(
-                snapshot_download(
-                    source,
-                    revision=revision,
-                    cache_dir=cache_dir,
-                    token=token,
-                    local_files_only=local_files_only,
-                    allow_patterns=[(inside / name).as_posix() for name in FILES],
-                )
+            folder = snapshot_download(
+                source,
+                revision=revision,
+                cache_dir=os.fspath(cache_dir) if cache_dir else None,
+                token=token,
+                local_files_only=local_files_only,
+                allow_patterns=[f"{subfolder}/{name}" if subfolder else name for name in FILES],
             )
-        folder /= subfolder
-        contents = read_unmixed(str(folder), FILES, lambda: [(folder / name).read_bytes() for name in FILES])
+        folder = os.path.join(folder, subfolder)
+        paths = [os.path.join(folder, name) for name in FILES]
+        contents = read_unmixed(folder, FILES, lambda: [*map(read_bytes, paths)])
         try:
             return cls(*contents)
         except ArtifactError as error:
@@ -147,6 +146,12 @@ class Encoder:
     def why_general(self) -> str | None:
         """Why text goes through `tokenizers`, which is exact but slower; None where native code takes it."""
         return self._bare.why_general
+
+    @property
+    def _ids(self) -> dict[str, int]:
+        if self._public_ids is None:
+            self._public_ids = self._definition.ids
+        return self._public_ids
 
     def token_to_id(self, token: str) -> int | None:
         """The id of a public token, as written in tokenizer.json."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Set
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from hf_scaffold.engine.definition import FIRST_SCAFFOLD_ID, Definition
@@ -102,7 +101,7 @@ def decoder(definition: Definition) -> Any:
     """A `tokenizers.Tokenizer` that decodes as this tokenizer does; it can't encode."""
     from tokenizers.models import BPE
 
-    tokenizer = _without_model(definition, [asdict(token) for token in definition.added_tokens])
+    tokenizer = _without_model(definition, [token._asdict() for token in definition.added_tokens])
     tokenizer.model = BPE(vocab=definition.vocab, merges=[], **definition.model)
     return tokenizer
 
@@ -113,7 +112,7 @@ def _finder(definition: Definition, allowed_special: Set[str]) -> Any:
     tokenizer = _without_model(
         definition,
         [
-            {**asdict(token), "special": token.special and token.content not in allowed_special}
+            {**token._asdict(), "special": token.special and token.content not in allowed_special}
             for token in definition.added_tokens
         ],
     )

@@ -21,6 +21,7 @@ from attack.seeds import TOKENIZERS
 from transformers import AutoTokenizer
 
 import hf_scaffold as hs
+from hf_scaffold.engine import definition
 from hf_scaffold.errors import ArtifactError, ConfigurationError
 from hf_scaffold.text.pre_tokenizers import PRESETS, get_pre_tokenizer
 from hf_scaffold.text.presets import preset_of
@@ -262,6 +263,49 @@ def test_malformed_files_are_refused_by_name(saved, tmp_path):
             else:
                 encoder.decode(encoder.encode("hug", disallowed_special=()))
     assert n_refused > 50
+
+
+def changed(rng, content, strings):
+    """A copy with a few changes anywhere in it."""
+    content = json.loads(json.dumps(content))
+    for _ in range(rng.randint(1, 3)):
+        inside = content[rng.choice(["merges", "demolish"])]
+        while inside and rng.random() < 0.6:  # down to some list, object or string
+            key = rng.choice(list(inside) if isinstance(inside, dict) else range(len(inside)))
+            if not isinstance(inside[key], list | dict):
+                break
+            inside = inside[key]
+        keys = list(inside) if isinstance(inside, dict) else range(len(inside))
+        new = rng.choice([*strings, "", 7, None, True, [], {}, ["a"], ["a", "b", "c"], [1, 2], "ab", strings])
+        if keys and rng.random() < 0.3:
+            del inside[rng.choice(keys)]
+        elif keys and rng.random() < 0.7:
+            inside[rng.choice(keys)] = new
+        elif isinstance(inside, dict):
+            inside[rng.choice(strings)] = [rng.choice(strings), new] if rng.random() < 0.5 else new
+        else:
+            inside.insert(rng.randint(0, len(inside)), new)
+    return content
+
+
+def test_what_is_checked_at_once_is_what_is_checked_by_name(tmp_path, monkeypatch):
+    toys.tokenizer().save_pretrained(tmp_path)
+    tokenizer, scaffold = ((tmp_path / f"{name}.json").read_bytes() for name in ("tokenizer", "scaffold"))
+    content, rng = json.loads(scaffold), random.Random(7)
+    strings = [*content["demolish"], *rng.sample(sorted(json.loads(tokenizer)["model"]["vocab"]), 20)]
+
+    def outcome(document):
+        try:
+            return hs.Encoder(tokenizer, document)._definition
+        except ArtifactError as error:
+            return str(error)
+
+    documents = [json.dumps(changed(rng, content, strings)) for _ in range(1000)]
+    at_once = [outcome(document) for document in [scaffold, *documents]]
+    monkeypatch.setattr(definition, "_fits", lambda definition: False)
+    by_name = [outcome(document) for document in [scaffold, *documents]]
+    assert at_once == by_name
+    assert 0 < sum(isinstance(found, definition.Definition) for found in at_once) < len(documents)
 
 
 def test_a_folder_without_the_files_is_named(tmp_path):
