@@ -3,6 +3,7 @@
 import json
 import pickle
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -306,6 +307,35 @@ def test_what_is_checked_at_once_is_what_is_checked_by_name(tmp_path, monkeypatc
     by_name = [outcome(document) for document in [scaffold, *documents]]
     assert at_once == by_name
     assert 0 < sum(isinstance(found, definition.Definition) for found in at_once) < len(documents)
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ({"zona": 5}, "share the id 5"),
+        ({"<|a|>": 5}, "share the id 5"),
+        ({"<|a|>": 999, "<|b|>": 999}, "'<|a|>' and '<|b|>' share the id 999"),
+        ({"<|a|>": -1}, "the id of '<|a|>' is -1: it must be from 0 to 65,535"),
+        ({"<|a|>": 65536}, "the id of '<|a|>' is 65536: it must be from 0 to 65,535"),
+        ({"<|a|>": 65535}, None),
+    ],
+    ids=str,
+)
+def test_ids_that_are_shared_or_out_of_proportion_are_refused(tmp_path, ids, message):
+    toys.tokenizer().save_pretrained(tmp_path)
+    tokenizer = json.loads((tmp_path / "tokenizer.json").read_bytes())
+    flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    for token, token_id in ids.items():
+        if token.startswith("<|"):
+            tokenizer["added_tokens"].append({"id": token_id, "content": token} | dict.fromkeys(flags, False))
+        else:
+            tokenizer["model"]["vocab"][token] = token_id
+    files = json.dumps(tokenizer), (tmp_path / "scaffold.json").read_bytes()
+    if message is None:
+        assert hs.Encoder(*files).encode("<|a|>") == [65535]
+        return
+    with pytest.raises(ArtifactError, match=re.escape(message)):
+        hs.Encoder(*files)
 
 
 def test_a_folder_without_the_files_is_named(tmp_path):
