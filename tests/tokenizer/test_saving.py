@@ -270,6 +270,20 @@ def test_what_a_killed_process_left_goes(folder):
     assert content(folder) == {**NEW, "README.md": "another's"}
 
 
+@both
+def test_what_changes_while_it_is_read_is_read_again(files, folder):
+    contents = [NEW, OLD]
+
+    def read():
+        first = (folder / "a.json").read_text()
+        if contents:
+            save(files, folder, contents.pop())
+        return first, (folder / "b.json").read_text()
+
+    save(files, folder, NEW)
+    assert files.read_unmixed(str(folder), NAMES, read) == (NEW["a.json"], NEW["b.json"])
+
+
 def test_many_writers_and_readers_at_once(folder):
     """Each save is seen whole: no reader finds a file of one and a file of another."""
     versions = [{name: f"{name} {i}" * 1000 for name in ("a.json", "b.json")} for i in range(4)]
