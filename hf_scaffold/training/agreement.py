@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold.counting.counts import PreTokenCounts
+from hf_scaffold.training.parts import Encoders
 
 EncodedRows = tuple[NDArray[np.int32], NDArray[np.int64]]
 Rows = NDArray[np.bool_]  # for each distinct pre-token
@@ -22,21 +23,6 @@ RARE = 3
 _SAMPLE = 1 << 14  # of the rare pre-tokens
 _SLICE = 1 << 20  # bytes encoded at a time
 _MAX_COUNT = 2**63 - 1
-
-
-class Encoders(Protocol):
-    """What is measured: an artifact's vocabulary, rules and encoders; see `ScaffoldBPE`."""
-
-    @property
-    def vocab(self) -> Mapping[str, int]: ...
-    @property
-    def rules(self) -> NDArray[np.int32]: ...
-    @property
-    def pretoken_encoder(self) -> PretokenEncoder: ...
-    @property
-    def raw_pretoken_encoder(self) -> PretokenEncoder: ...
-    def raw_merging_pretoken_encoder(self) -> PretokenEncoder: ...
-    def encoders_without_last_rules(self, n_rules: int) -> tuple[PretokenEncoder, PretokenEncoder]: ...
 
 
 class Agreement(NamedTuple):

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold.errors import ArtifactError
-from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
+from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, all_symbols_to_bytes, ids_of_bytes, symbols_to_bytes
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
 from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes, Pair
 from hf_scaffold.training.log import TrainingLog
@@ -114,6 +115,105 @@ class Parts:
         """raw_agreement and what follows it by name, but those that were never measured."""
         shares = {name: getattr(self, name) for name in AGREEMENTS}
         return {name: share for name, share in shares.items() if share is not None}
+
+
+class Encoders(Parts):
+    """The encoders of pre-tokens that the parts make: the exact one, and those of a plain BPE engine."""
+
+    @cached_property
+    def pretoken_encoder(self) -> PretokenEncoder:
+        """The exact encoder, over arrays of pre-tokens."""
+        return self._pretoken_encoder(self.rules, self._demolished_ids, {}, self.vocab)
+
+    @cached_property
+    def expanded_pretoken_encoder(self) -> PretokenEncoder:
+        """The first step alone, over arrays of pre-tokens: the ids in `vocab`, scaffold tokens included."""
+        return self._pretoken_encoder(self.rules, {}, {}, self.vocab)
+
+    @cached_property
+    def raw_pretoken_encoder(self) -> PretokenEncoder:
+        """The encoder that a plain BPE engine makes of `raw_model`, over arrays of pre-tokens."""
+        return self._pretoken_encoder(self._raw_rules, {}, self._raw_wholes, self.tokens)
+
+    def raw_merging_pretoken_encoder(self) -> PretokenEncoder:
+        """The same of an engine that doesn't know `ignore_merges`."""
+        return self._pretoken_encoder(self._raw_rules, {}, {}, self.tokens)
+
+    def encoders_without_last_rules(self, n_rules: int) -> tuple[PretokenEncoder, PretokenEncoder]:
+        """`pretoken_encoder` and `raw_pretoken_encoder` as if training had stopped after n_rules.
+
+        What a scaffold token is demolished to stays the same.
+        """
+        learned, later = self.rules[:n_rules], self.rules[n_rules:]
+        lost = np.setdiff1d(later[:, 2], learned[:, 2])
+        # Normal tokens are in order of creation, so the ones that remain come first.
+        n_tokens = self.vocab_size - np.count_nonzero(lost < self.vocab_size)
+        raw_rules = self._raw_rules[self._raw_rules[:, 2] < n_tokens]
+        wholes = {whole: token_id for whole, token_id in self._raw_wholes.items() if token_id < n_tokens}
+        return (
+            self._pretoken_encoder(learned, self._demolished_ids, {}, self.vocab),
+            self._pretoken_encoder(raw_rules, {}, wholes, self.tokens),
+        )
+
+    @cached_property
+    def _raw_rules(self) -> NDArray[np.int32]:
+        return self.as_ids(self._raw_merges, self.affixes.join_all(self._raw_merges))
+
+    @cached_property
+    def _demolished_ids(self) -> dict[int, list[int]]:
+        return {
+            self.vocab[token]: [self.vocab[part] for part in parts]
+            for token, parts in self.demolish_map.items()
+        }
+
+    @cached_property
+    def _raw_wholes(self) -> dict[bytes, int]:
+        """The pre-tokens that a plain BPE engine takes whole."""
+        if not self._takes_wholes:
+            return {}
+        if self.by_character:
+            return {token.encode(): token_id for token_id, token in enumerate(self.tokens)}
+        first = len(self.special_tokens)  # what follows them is in the byte-level alphabet
+        others = all_symbols_to_bytes(self.tokens[first:])
+        spelled = [token for token in self.special_tokens if SYMBOL_TO_BYTE.keys() >= set(token)]
+        return {
+            **{symbols_to_bytes(token): self.vocab[token] for token in spelled},
+            **{whole: token_id for token_id, whole in enumerate(others, first)},
+        }
+
+    @property
+    def _takes_wholes(self) -> bool:
+        """Whether a plain BPE engine may take a pre-token that is a token whole (`ignore_merges`).
+
+        It compares the bare text, so with a suffix it would find the token of the same text inside a word.
+        """
+        return not self.affixes.suffix
+
+    def _pretoken_encoder(
+        self,
+        rows: NDArray[np.int32],
+        replacements: dict[int, list[int]],
+        wholes: dict[bytes, int],
+        tokens: Iterable[str],
+    ) -> PretokenEncoder:
+        vocab = self.vocab
+        if not self.by_character:
+            return PretokenEncoder(ids_of_bytes(vocab), rows, replacements, wholes)
+        characters = {
+            (character.encode(), continues, ends): vocab[token]
+            for token in tokens
+            for character, continues, ends in self.affixes.readings(token)
+        }
+        unknown = -1 if self.unk_token is None else vocab[self.unk_token]
+        first_byte = len(self.special_tokens) if self.byte_fallback else -1
+        return PretokenEncoder(characters, rows, replacements, wholes, unknown, self.fuse_unk, first_byte)
+
+    @cached_property
+    def _raw_merges(self) -> list[Pair]:
+        rules = self.affixes.first_rules(self.merges) | self.raw_splits
+        normal = set(self.tokens)
+        chosen = (rules[token] for token in self.tokens if token in rules)
+        return [(left, right) for left, right in chosen if left in normal and right in normal]
 
 
 # ---- what stands for a scaffold token, and for rules that need one
