@@ -8,7 +8,7 @@ from collections import Counter
 
 import oracle
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from test_alphabets import oracle_train
 from test_alphabets import runs as character_runs
 from test_alphabets import train as train_on_characters
@@ -35,6 +35,9 @@ def test_logs_what_the_slow_reference_logs(run):
     assert bpe == train(counts, vocab_size, **options)
 
 
+# Here a pair comes again, as often as the scaffold token that it once made.
+@example(({"###aa#": 6, "####": 4, "a####aa": 2}, 10, "##", "", {}))
+@example(({"#a#": 5, "#####": 4, "####": 4, "a#a": 3}, 13, "##", "", {}))
 @given(character_runs())
 @settings(max_examples=60, deadline=None)
 def test_logs_what_the_slow_reference_logs_where_text_spells_affixes(run):
