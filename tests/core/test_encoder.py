@@ -104,6 +104,57 @@ def test_tokens_between_those_that_are_replaced_stay(last):
     assert found.tolist() == [7, 7, 3, 8, 3]
 
 
+def merged(ids, rules):
+    """What any rules make of any ids: the first rule first, the leftmost pair first."""
+    ranks = {}
+    for rank, (left, right, token) in enumerate(rules):
+        ranks.setdefault((left, right), (rank, token))
+    ids = list(ids)
+    while True:
+        found = [(*ranks[pair], i) for i, pair in enumerate(itertools.pairwise(ids)) if pair in ranks]
+        if not found:
+            return ids
+        _, token, i = min(found, key=lambda each: (each[0], each[2]))
+        ids[i : i + 2] = [token]
+
+
+def runs_of(rng, letters, n):
+    return "".join(rng.choice(letters) * rng.randint(1, n) for _ in range(rng.randint(1, 4)))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_long_pretokens_merge_as_the_slow_reference_does(seed):
+    """Runs of one byte, and pieces that no token reaches across; by rules as trained, and by any triples."""
+    rng = random.Random(seed)
+    for _ in range(150):
+        letters = rng.choice(["a", "ab", "abc"])
+        byte_ids = np.full(256, -1, np.int32)
+        for byte in letters.encode():
+            byte_ids[byte] = rng.choice([byte, byte, byte, 97, -1])  # two bytes of one id, bytes of none
+        strings = {byte_ids[byte]: chr(byte) for byte in letters.encode() if byte_ids[byte] >= 0}
+        rules = []
+        for token in range(200, 200 + rng.randint(0, 12)):
+            if strings:
+                left, right = rng.choices(list(strings), k=2)
+                made = strings[left] + strings[right]
+                same = [known for known, string in strings.items() if string == made]
+                rules.append((left, right, same[0] if same else token))
+                strings.setdefault(rules[-1][2], made)
+        if rules and rng.random() < 0.4:  # foreign ones
+            known = [*strings, 250, 1 << 30]
+            for _ in range(rng.randint(1, 3)):
+                rules.insert(rng.randint(0, len(rules)), tuple(rng.choices(known, k=3)))
+        table = np.array(rules, np.int32).reshape(-1, 3)
+        encoder = PretokenEncoder(byte_ids, table, {}, {})
+        texts = ["".join(rng.choices(letters, k=n)) for n in (3, 30, 90)]
+        texts += [rng.choice(letters) * n for n in (2, 48, 49, 50, 51, 64, 97, 130)]
+        texts += [runs_of(rng, letters, 70) for _ in range(3)]
+        for text in texts:
+            found, _ = encoder.encode(text.encode(), np.array([0, len(text)], np.int64))
+            ids = [byte_ids[byte] for byte in text.encode() if byte_ids[byte] >= 0]
+            assert found.tolist() == merged(ids, rules), (text, rules)
+
+
 def test_of_two_rules_for_a_pair_the_first_counts():
     byte_ids = np.full(256, -1, np.int32)
     byte_ids[[97, 98]] = [0, 1]
