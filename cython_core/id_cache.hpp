@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "byte_string.hpp"
 #include "hash_seed.hpp"
@@ -49,7 +50,7 @@ public:
     IdCache(const IdCache&) = delete;
     IdCache& operator=(const IdCache&) = delete;
     ~IdCache() {
-        for (std::size_t i = 0; i < n_slots_; ++i) delete[] slots_[i].block();
+        for (const Slab* slab = slab_.load(); slab != nullptr;) delete std::exchange(slab, slab->previous);
     }
 
     // Makes the keys of n pre-tokens, the i-th from bounds[i] to bounds[i + 1], and prefetches their slots: with some
@@ -93,8 +94,8 @@ public:
             std::memcpy(values, inlined, sizeof values);
         } else {
             const std::size_t size = 1 + n + (length + sizeof(token_id_t) - 1) / sizeof(token_id_t);
-            block = new token_id_t[size];
-            block_bytes_.fetch_add(size * sizeof(token_id_t) + MALLOC_OVERHEAD, std::memory_order_relaxed);
+            block = new_block(size);
+            if (block == nullptr) return;
             block[0] = static_cast<token_id_t>(n);
             std::copy_n(ids, n, block + 1);
             std::memcpy(block + 1 + n, bytes, length);
@@ -115,11 +116,10 @@ public:
     }
 
     bool is_full() const {
-        return size_.load(std::memory_order_relaxed) >= n_slots_ / 2 ||
-               block_bytes_.load(std::memory_order_relaxed) >= n_slots_ * sizeof(Slot);
+        return size_.load(std::memory_order_relaxed) >= n_slots_ / 2 || is_out_of_room_.load(std::memory_order_relaxed);
     }
     std::size_t size() const { return size_.load(std::memory_order_relaxed); }
-    std::size_t n_bytes() const { return n_slots_ * sizeof(Slot) + block_bytes_.load(std::memory_order_relaxed); }
+    std::size_t n_bytes() const { return n_slots_ * sizeof(Slot) + slab_bytes_.load(std::memory_order_relaxed); }
 
     // Tells users of this cache to go on with its successor, so that its memory can be freed.
     void retire() { is_retired_.store(true, std::memory_order_relaxed); }
@@ -149,7 +149,7 @@ public:
 private:
     static constexpr std::size_t FIRST_SLOTS = std::size_t{1} << 14;  // half a MB
     static constexpr std::size_t LAST_SLOTS = std::size_t{1} << 20;   // 32 MB
-    static constexpr std::size_t MALLOC_OVERHEAD = 16;                // bytes per block, about
+    static constexpr std::size_t SLAB = std::size_t{1} << 14;         // ids: 64 KB
     static constexpr std::size_t INLINE = 15;
     static constexpr std::size_t INLINE_IDS = 3;
     static constexpr std::uint64_t LONG = 0xFF;   // in the top byte of `high`, with the length in its low bits
@@ -190,6 +190,36 @@ private:
             out = std::copy_n(ids + 1, ids[0], out);
         }
     };
+
+    // Room for blocks, which one after another are cut off it. A malloc for each would take longer than merging.
+    struct Slab {
+        explicit Slab(std::size_t size, std::size_t used, Slab* previous)
+            : words(new token_id_t[size]), size(size), used(used), previous(previous) {}
+
+        std::unique_ptr<token_id_t[]> words;
+        std::size_t size;
+        std::atomic<std::size_t> used;  // beyond the size once it is full
+        Slab* previous;
+    };
+
+    // Null once slabs take as much memory as the slots.
+    token_id_t* new_block(std::size_t size) {
+        for (;;) {
+            Slab* slab = slab_.load(std::memory_order_acquire);
+            if (slab != nullptr) {
+                const std::size_t at = slab->used.fetch_add(size, std::memory_order_relaxed);
+                if (at + size <= slab->size) return slab->words.get() + at;
+            }
+            if (slab_bytes_.load(std::memory_order_relaxed) >= n_slots_ * sizeof(Slot)) {
+                is_out_of_room_.store(true, std::memory_order_relaxed);
+                return nullptr;
+            }
+            auto larger = std::make_unique<Slab>(std::max(SLAB, size), size, slab);
+            if (!slab_.compare_exchange_strong(slab, larger.get(), std::memory_order_acq_rel)) continue;
+            slab_bytes_.fetch_add(larger->size * sizeof(token_id_t), std::memory_order_relaxed);
+            return larger.release()->words.get();
+        }
+    }
 
     static std::size_t length_of(std::uint64_t high) { return high >> 56 == LONG ? high & 0xFFFF : high >> 56; }
 
@@ -237,7 +267,9 @@ private:
     std::size_t n_slots_;  // a power of two
     LargeArray<Slot> slots_;
     std::atomic<std::size_t> size_{0};
-    std::atomic<std::size_t> block_bytes_{0};
+    std::atomic<Slab*> slab_{nullptr};
+    std::atomic<std::size_t> slab_bytes_{0};
+    std::atomic<bool> is_out_of_room_{false};
     std::atomic<bool> is_retired_{false};
 };
 
