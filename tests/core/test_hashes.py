@@ -100,6 +100,27 @@ def alike():
     return [stem + word for stem in stems for word in short] + WITNESSES
 
 
+def same_slots():
+    """Two words of 16 bytes with the same first eight, which begin their search in the same slot."""
+    seen = {}
+    for letters in product(b"abcdefghijklm", repeat=8):
+        word = b"aaaaaaaa" + bytes(letters)
+        first, second = (int.from_bytes(half, "little") for half in (word[:8], word[8:]))
+        hashed = (first + len(word)) * second  # under the key of tables that collide
+        slot = ((hashed >> 64) ^ hashed) % (1 << 20)
+        if slot in seen:
+            return seen[slot], word
+        seen[slot] = word
+    raise AssertionError("there are none")
+
+
+def test_short_words_of_one_slot_are_told_apart_by_all_their_bytes():
+    words = same_slots()
+    counter = PretokenCounter("gpt2", _colliding=True)
+    counter.add([word for word in words for _ in range(3)])
+    assert rows(counter.table()) == {word.decode(): 3 for word in words}
+
+
 def test_words_of_one_hash_are_counted_apart(alike):
     words = alike + alike[::3]
     counter = PretokenCounter("gpt2", _colliding=True)
