@@ -1137,6 +1137,7 @@ def encode_all(
 ) -> list[Encoding]:
     """As `encode_batch`, which in a forked process would wait forever for threads left behind."""
     if os.getpid() == first_process():
+        start_threads()
         return tokenizer.encode_batch(inputs, is_pretokenized, add_special_tokens)
     return [
         tokenizer.encode(first, rest[0] if rest else None, is_pretokenized, add_special_tokens)
@@ -1152,6 +1153,15 @@ def first_process() -> int:
 
 
 first_process()
+
+
+@cache
+def start_threads() -> None:
+    """Let the backend start its threads before `encode_batch` does.
+
+    That releases the GIL; a process forked at this very moment would wait for them forever. `pad` keeps it.
+    """
+    Encoding().pad(1)
 
 
 def pad_to_longest(encodings: list[Encoding], padding: dict[str, Any]) -> None:

@@ -194,6 +194,48 @@ if __name__ == "__main__":
 """
 
 
+FORK_SCRIPT = """
+import os, random, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+import toys
+from hf_scaffold import tokenization_scaffold
+
+tok = toys.tokenizer(native=False)
+options = {"padding": True, "truncation": True, "max_length": 12}
+
+def wait_for(child):
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        if os.waitpid(child, os.WNOHANG)[0]:
+            return
+        time.sleep(0.002)
+    os.kill(child, 9)
+    print("a child hangs", flush=True)
+
+def first_call_meets_fork(delay):
+    thread = threading.Thread(target=tok, args=(["zona", "Arizona"],))
+    thread.start()
+    time.sleep(delay)
+    child = os.fork()
+    if child == 0:
+        tok(["zona", "Arizona zona"], **options)
+        os._exit(0)
+    wait_for(child)
+
+rng = random.Random(0)
+for _ in range(150):
+    process = os.fork()
+    if process == 0:  # it is to be like one that has just started
+        tokenization_scaffold.first_process.cache_clear()
+        tokenization_scaffold.first_process()
+        first_call_meets_fork(rng.uniform(0, 0.008))
+        os._exit(0)
+    rng.random()
+    os.waitpid(process, 0)
+print("done")
+"""
+
+
 def run(command, timeout=120, **options):
     """Output and errors of a program; if it hangs, what it has started ends with it."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -212,6 +254,14 @@ def test_a_program_that_hangs_ends_with_all_it_has_started(tmp_path):
     n_beats = beats.stat().st_size
     time.sleep(0.5)
     assert 0 < n_beats == beats.stat().st_size
+
+
+def test_a_fork_while_the_backend_starts_its_threads(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(FORK_SCRIPT)
+    command = [sys.executable, str(script), str(Path(__file__).parents[1])]
+    output, errors = run(command, env={**os.environ, "TOKENIZERS_PARALLELISM": "true"})
+    assert output.strip() == "done", errors
 
 
 @pytest.mark.parametrize("parallelism", ["true", "false", None])
