@@ -912,13 +912,15 @@ def test_ctrl_c_leaves_whole_shards_to_go_on_from(shared, tmp_path):
         "--shard-size", "3k", "-o",
     ]  # fmt: skip
     process = subprocess.Popen(
-        [PROGRAM, *map(str, arguments), folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+        [PROGRAM, *map(str, arguments), folder],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "HF_SCAFFOLD_TRACEBACK": "1"},
+    )  # fmt: skip
     while process.poll() is None and not (folder / "shard-00001.bin").exists():
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert (process.returncode, err.strip()) == (130, b"hf-scaffold: interrupted")
+    assert err.strip() == b"hf-scaffold: interrupted", err.decode()
+    assert process.returncode == 130
     index = hs.ShardIndex.load(folder)
     assert not index.complete
     # A .bin or .idx that stands under its name is whole, listed or not; there is nothing else.
