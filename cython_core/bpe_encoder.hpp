@@ -194,32 +194,19 @@ public:
                 return;
             }
         }
-        if (by_character_) {
-            read(bytes, n, work);
-            merge(work, out);
-            return;
-        }
         Steps steps(work.interrupt);
-        work.nodes.clear();
-        byte_t last = 0;
-        for (const byte_t* at = bytes; at != bytes + n; ++at) {
-            const token_id_t token = byte_ids_[*at];
-            if (token == NO_ID) continue;
-            if (!work.nodes.empty() && !joints_.may_join(last, *at)) {
-                steps.next();
-                merge(work, out);
-                work.nodes.clear();
-            }
-            work.nodes.push_back({token, 0, 0, 0});
-            last = *at;
-        }
+        read(bytes, n, work, [&] {
+            steps.next();
+            merge(work, out);
+            work.nodes.clear();
+        });
         merge(work, out);
     }
 
     // The same with BPE-dropout: before each merge the dice may drop candidates, in order; the first one kept is
     // merged. Ends when all are dropped.
     void encode(const unsigned char* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out, Dice dice) const {
-        read(bytes, n, work);
+        read(bytes, n, work, [] {});
         merge_by_queue(work, [&] { return dice.drops(); });
         write(work, out);
     }
@@ -241,7 +228,7 @@ private:
         }
     };
 
-    // So many of one token in a row.
+    // A token, and how many of it stand in a row.
     struct Run {
         token_id_t token;
         std::size_t length;
@@ -265,14 +252,20 @@ private:
         return rules_.find(left.token, right.token).rank;
     }
 
-    void read(const unsigned char* bytes, std::size_t n, Work& work) const {
+    // Makes a node of each symbol. Calls cut() between two bytes that no token reaches across.
+    template <class Cut>
+    void read(const unsigned char* bytes, std::size_t n, Work& work, Cut cut) const {
         work.nodes.clear();
         if (by_character_) {
             characters_.read(bytes, n, [&](token_id_t token) { work.nodes.push_back({token, 0, 0, 0}); });
-        } else {
-            for (std::size_t i = 0; i < n; ++i) {
-                if (byte_ids_[bytes[i]] != NO_ID) work.nodes.push_back({byte_ids_[bytes[i]], 0, 0, 0});
-            }
+            return;
+        }
+        byte_t last = 0;
+        for (const byte_t* at = bytes; at != bytes + n; ++at) {
+            if (byte_ids_[*at] == NO_ID) continue;
+            if (!work.nodes.empty() && !joints_.may_join(last, *at)) cut();
+            work.nodes.push_back({byte_ids_[*at], 0, 0, 0});
+            last = *at;
         }
     }
 
@@ -289,9 +282,8 @@ private:
     }
 
     bool is_run(const std::vector<Node>& nodes) const {
-        return !by_character_ && std::all_of(nodes.begin(), nodes.end(), [&](const Node& node) {
-            return node.token == nodes.front().token;
-        });
+        return std::all_of(
+            nodes.begin(), nodes.end(), [&](const Node& node) { return node.token == nodes.front().token; });
     }
 
     // Appends what a run of one token merges into: spaces, dashes. The rule of lowest rank is applied everywhere at

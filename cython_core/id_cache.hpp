@@ -193,7 +193,7 @@ private:
 
     // Room for blocks, which one after another are cut off it. A malloc for each would take longer than merging.
     struct Slab {
-        explicit Slab(std::size_t size, std::size_t used, Slab* previous)
+        Slab(std::size_t size, std::size_t used, Slab* previous)
             : words(new token_id_t[size]), size(size), used(used), previous(previous) {}
 
         std::unique_ptr<token_id_t[]> words;

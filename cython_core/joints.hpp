@@ -1,4 +1,4 @@
-// What one look at each rule tells of all tokens.
+// What a single pass over the rules tells about all tokens.
 //
 // Which bytes may be neighbours inside a token: they were the last byte of a rule's left part and the first of its
 // right part. Between two other bytes no merge ever reaches across, so a pre-token falls apart there into pieces that
