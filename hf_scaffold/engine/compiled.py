@@ -30,8 +30,6 @@ def native_encoder(definition: Definition) -> TextEncoder:
     """The compiled encoder; `why_general` must be None. Scaffold tokens get the ids after the public ones."""
     preset, vocab, demolish = preset_of(definition.pre_tokenizer), definition.vocab, definition.demolish
     assert preset is not None
-    replacements = {
-        token_id: [vocab[part] for part in parts]
-        for token_id, parts in zip(definition.scaffold_ids.values(), demolish.values(), strict=True)
-    }
+    public = ([vocab[part] for part in parts] for parts in demolish.values())
+    replacements = dict(enumerate(public, definition.first_scaffold))
     return TextEncoder(preset, ids_of_bytes(vocab), definition.rules, replacements)

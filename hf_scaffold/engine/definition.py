@@ -104,10 +104,9 @@ class Definition(_Fields):
         return cls(**fields)
 
     @property
-    def scaffold_ids(self) -> dict[str, int]:
-        """The ids of the scaffold tokens in the compiled encoder: they follow the public ones."""
-        first = max(self.vocab.values(), default=-1) + 1
-        return dict(zip(self.demolish, range(first, first + len(self.demolish)), strict=True))
+    def first_scaffold(self) -> int:
+        """The first scaffold token's id in the compiled encoder, where they follow the public ones."""
+        return max(self.vocab.values(), default=-1) + 1
 
     @property
     def rules(self) -> memoryview:
@@ -118,14 +117,14 @@ class Definition(_Fields):
         """
         kept: memoryview | None = vars(self).get("_rules")
         if kept is None:
-            kept = vars(self)["_rules"] = rules_of(self.merges, self.vocab, self.scaffold_ids)
+            scaffold_ids = {token: i for i, token in enumerate(self.demolish, self.first_scaffold)}
+            kept = vars(self)["_rules"] = rules_of(self.merges, self.vocab, scaffold_ids)
         return kept
 
     @property
     def n_ids(self) -> int:
         """One more than the largest id."""
-        largest = max(self.vocab.values(), default=-1)
-        return 1 + max([largest, *(token.id for token in self.added_tokens)])
+        return max([self.first_scaffold, *(token.id + 1 for token in self.added_tokens)])
 
     @property
     def ids(self) -> dict[str, int]:
@@ -239,7 +238,7 @@ def _fits(definition: Definition) -> bool:
     if definition.model.get("continuing_subword_prefix"):
         return False
     try:
-        first_scaffold = max(vocab.values(), default=-1) + 1
+        first_scaffold = definition.first_scaffold
         # No rule makes the id of a scaffold token that is public, too: it makes the public one.
         made = definition.rules.cast("B").cast("i")[2::3] if merges else ()
         return (
