@@ -116,7 +116,9 @@ class Encoder:
                 cache_dir=os.fspath(cache_dir) if cache_dir else None,
                 token=token,
                 local_files_only=local_files_only,
-                allow_patterns=[f"{subfolder}/{name}" if subfolder else name for name in FILES],
+                allow_patterns=[
+                    os.path.normpath(os.path.join(subfolder, name)).replace(os.sep, "/") for name in FILES
+                ],
             )
         folder = os.path.join(folder, subfolder)
         paths = [os.path.join(folder, name) for name in FILES]

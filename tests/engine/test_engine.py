@@ -345,6 +345,21 @@ def test_a_folder_without_the_files_is_named(tmp_path):
         hs.Encoder.from_pretrained(tmp_path)
 
 
+@pytest.mark.parametrize("subfolder", ["", "sub", "sub/", "./sub"])
+def test_of_a_repository_only_the_two_files_are_fetched(tmp_path, monkeypatch, subfolder):
+    toys.tokenizer().save_pretrained(tmp_path / subfolder)
+    asked = {}
+
+    def snapshot_download(name, **options):
+        asked[name] = options["allow_patterns"]
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    assert len(hs.Encoder.from_pretrained("owner/name", subfolder=subfolder))
+    inside = "sub/" if subfolder else ""
+    assert asked == {"owner/name": [f"{inside}tokenizer.json", f"{inside}scaffold.json"]}
+
+
 # ---- many hands
 
 
