@@ -22,7 +22,7 @@ GENERAL = {
 }
 
 
-# An enum's member takes as long to look up as a short text to split.
+# Looking up an enum member takes as long as splitting a short text.
 NO_PADDING, NO_TRUNCATION = PaddingStrategy.DO_NOT_PAD, TruncationStrategy.DO_NOT_TRUNCATE
 
 
