@@ -8,17 +8,16 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import lazy_loader  # type: ignore[import-untyped]  # it ships no types
 
 if TYPE_CHECKING:
     import filecmp
     import glob
-    import shutil
     from pathlib import Path
 else:  # only writing takes them
-    filecmp, glob, shutil = map(lazy_loader.load, ("filecmp", "glob", "shutil"))
+    filecmp, glob = map(lazy_loader.load, ("filecmp", "glob"))
 
 
 def write_files(
@@ -86,6 +85,7 @@ def refuse_missing_folder(source: str) -> None:
 # killed, and removes what was never committed. The lock of `.saving.lock` ends with its process: it tells
 # what is left over from what is being written.
 
+LOCK = ".saving.lock"
 LACKING = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # no locks, or no fsync of folders
 
 
@@ -100,18 +100,22 @@ def saving(folder: str, stale: Iterable[str] = ()) -> Iterator[str]:
     """
     staging = os.path.join(folder, f".saving-{os.urandom(8).hex()}")
     try:
-        with made(folder), locked(folder, 60) as is_alone:
+        with made(folder), locked(os.path.join(folder, LOCK), 60) as is_alone:
             finish(folder, is_alone)
             try:
                 os.mkdir(staging)
                 yield staging
                 commit(folder, staging, stale, is_alone)
             finally:
-                shutil.rmtree(staging, ignore_errors=True)
+                try:
+                    remove(staging)
+                except KeyboardInterrupt:
+                    remove(staging)
+                    raise
     except OSError as error:
         if error.errno is not None:
             name = str(error.filename or folder)
-            error.filename = folder if name.endswith(".saving.lock") else name.replace(staging, folder)
+            error.filename = folder if name.endswith(LOCK) else name.replace(staging, folder)
         raise
 
 
@@ -133,28 +137,50 @@ def made(folder: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def locked(folder: str, seconds: float) -> Iterator[bool]:
-    """Wait while others save into a folder. Yields False where it has no locks, so that they still might."""
-    path, end = os.path.join(folder, ".saving.lock"), time.monotonic() + seconds
+def locked(path: str, seconds: float) -> Iterator[bool]:
+    """Wait while others have the lock of this file. Yields False where they might: there are no locks.
+
+    Raises:
+        TimeoutError: with the path.
+    """
+    end = time.monotonic() + seconds
     while True:
-        with open(path, "ab") as stream:
-            try:
-                is_alone = take_lock(stream.fileno())
-                is_ours = os.path.samestat(os.fstat(stream.fileno()), os.stat(path))  # else it was removed
-            except (BlockingIOError, PermissionError, FileNotFoundError):
-                is_ours = False
-            if is_ours:
+        try:
+            with open(path, "ab") as stream:
                 try:
+                    is_alone = take_lock(stream.fileno())
+                    is_ours = is_open(path, stream)  # else it was removed
+                except (BlockingIOError, PermissionError, FileNotFoundError):
+                    is_ours = False
+                if is_ours:
                     yield is_alone
                     return
-                finally:
-                    if os.name == "nt":  # which removes no open file
-                        stream.close()
-                    with contextlib.suppress(OSError):
-                        os.unlink(path)
+        finally:
+            try:
+                unlock(path)
+            except KeyboardInterrupt:
+                unlock(path)
+                raise
         if time.monotonic() > end:
-            raise TimeoutError(errno.ETIMEDOUT, "another process has been saving here for too long", folder)
+            raise TimeoutError(errno.ETIMEDOUT, "another process has been saving here for too long", path)
         time.sleep(0.01)
+
+
+def unlock(path: str) -> None:
+    """Remove the file of a lock that no other process has."""
+    with contextlib.suppress(OSError):
+        if os.name == "nt":  # which removes no open file
+            os.unlink(path)
+        else:
+            with open(path, "rb+") as stream:
+                take_lock(stream.fileno())
+                if is_open(path, stream):
+                    os.unlink(path)
+
+
+def is_open(path: str, stream: IO[bytes]) -> bool:
+    """Whether this is the file of that name."""
+    return os.path.samestat(os.fstat(stream.fileno()), os.stat(path))
 
 
 def take_lock(descriptor: int) -> bool:
@@ -194,8 +220,8 @@ def commit(folder: str, staging: str, stale: Iterable[str], is_alone: bool) -> N
         for path, _, _ in os.walk(staging):
             sync(path)
         committed = os.path.join(folder, os.path.basename(staging).replace("saving", "saved"))
-        os.rename(staging, committed)
         try:
+            os.rename(staging, committed)
             sync(folder)
             finish(folder, is_alone)
         except KeyboardInterrupt:
@@ -224,7 +250,17 @@ def finish(folder: str, is_alone: bool) -> None:
         sync(folder)
         os.rename(committed, os.path.join(folder, os.path.basename(committed).replace("saved", "saving")))
     for leftover in folders_in(folder, ".saving-") if is_alone else ():
-        shutil.rmtree(leftover)
+        remove(leftover)
+
+
+def remove(folder: str) -> None:
+    """Remove a folder as far as that goes. (Ctrl-C in shutil.rmtree may end in "Bad file descriptor".)"""
+    for path, folders, names in os.walk(folder, topdown=False):
+        for name in (*folders, *names):  # a folder that is still there is a link
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(path, name))
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
 
 
 def folders_in(folder: str, prefix: str) -> list[str]:
@@ -238,7 +274,7 @@ def folders_in(folder: str, prefix: str) -> list[str]:
 
 def files_in(folder: str) -> list[str]:
     """In the order of moves: first what brings AutoTokenizer to `from_pretrained`, which finishes them."""
-    ours = (".removed", ".saving.lock")
+    ours = (".removed", LOCK)
     paths = (os.path.join(path, name) for path, _, names in os.walk(folder) for name in {*names} - {*ours})
     names = (os.path.relpath(path, folder) for path in paths)
     return sorted(names, key=lambda name: (not name.endswith((".py", "tokenizer_config.json")), name))
@@ -280,7 +316,7 @@ def settle(folder: str) -> None:
     if not folders_in(folder, ".saved-"):
         return
     try:
-        with locked(folder, 10) as is_alone:
+        with locked(os.path.join(folder, LOCK), 10) as is_alone:
             finish(folder, is_alone)
     except OSError as error:
         why = f"a save into it was cut off, and can't be finished here ({error.strerror})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from filelock import FileLock, Timeout
 
 from hf_scaffold._core.counter import last_cut
 from hf_scaffold._core.text_encoder import framed
@@ -28,7 +26,7 @@ from hf_scaffold._utils.arguments import (
     strings,
     whole,
 )
-from hf_scaffold._utils.files import made, saving
+from hf_scaffold._utils.files import locked, made, saving
 from hf_scaffold._utils.strict_json import shown
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.shards.files import FORMATS, Part, Shard, ShardWriter, find_shard_files, open_shard
@@ -173,24 +171,16 @@ def _tidy(folder: Path) -> None:
 @contextmanager
 def _sole_writer(folder: Path) -> Iterator[None]:
     """Refuse a second run, which would write the same files. A killed run holds no lock."""
-    lock = FileLock(folder / LOCK_FILE)
+    path = str(folder / LOCK_FILE)
     try:
-        lock.acquire(timeout=0)
-    except Timeout:
+        with locked(path, 0):
+            yield
+    except TimeoutError as error:
+        if error.filename != path:
+            raise
         raise ConfigurationError(
             f"another run is writing shards into {folder}; wait until it has ended, or choose another folder"
         ) from None
-    except OSError as error:
-        # A network file system without locks. Any other error, such as a read-only folder, is the run's own.
-        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
-            raise
-    try:
-        yield
-    finally:
-        if lock.is_locked:
-            with suppress(OSError):  # Windows removes no open file
-                (folder / LOCK_FILE).unlink()
-            lock.release()
 
 
 def _plan(

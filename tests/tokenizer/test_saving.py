@@ -105,7 +105,7 @@ def interrupt():
 def test_both_copies_are_the_same():
     """What goes to the Hub can't import the package, and the package needn't import transformers to save."""
     copies = [
-        inspect.getsource(module).partition("\nLACKING = ")[2].partition("\n# ---- the end of these lines")[0]
+        inspect.getsource(module).partition("\nLOCK = ")[2].partition("\n# ---- the end of these lines")[0]
         for module in (files, tokenization_scaffold)
     ]
     assert "def saving(" in copies[0]
@@ -149,6 +149,39 @@ def test_whichever_call_fails_all_files_are_old_or_new(files, failure, folder, m
     assert n_calls > 20
     save(files, folder, NEW)
     assert content(folder) == {**NEW, "README.md": "another's"}
+
+
+def test_wherever_ctrl_c_falls_nothing_is_left_over(folder, monkeypatch):
+    """Python raises it as a function begins and when one that is written in C is back."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # this many take seconds
+    outcomes, at, n_moments = set(), 0, 0
+    while at <= n_moments:
+        at += 1
+        save(files, folder, OLD)
+        with suppress(FileNotFoundError):
+            (folder / "d.py").unlink()
+        n_moments = 0
+
+        def count(frame, event, argument, at=at):
+            nonlocal n_moments
+            if event in ("call", "c_return"):
+                n_moments += 1
+                if n_moments == at:
+                    raise KeyboardInterrupt
+
+        try:
+            sys.setprofile(count)
+            save(files, folder, NEW)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.setprofile(None)
+        found = content(folder)
+        outcomes.add("d.py" in found)
+        assert found in [{**each, "README.md": "another's"} for each in (OLD, NEW)], at
+        assert not [name for name in os.listdir(folder) if name.startswith(".")], at
+    assert outcomes == {True, False}
+    assert at > 100
 
 
 @both
@@ -327,7 +360,7 @@ def test_a_lock_whose_file_is_gone_is_no_lock(files, folder, monkeypatch):
 
     monkeypatch.setattr(files, "take_lock", after_the_other_removed_it)
     with (
-        files.locked(str(folder), 60),
+        files.locked(str(folder / files.LOCK), 60),
         open(folder / ".saving.lock", "ab") as another,
         pytest.raises(BlockingIOError),
     ):
