@@ -280,7 +280,9 @@ class Tree:
         }
         for name, line in programs.items():
             script = self.python.with_name(name)
-            script.write_text(f"#!{self.python}\nimport sys\n{line}\nsys.exit(main())\n", encoding="utf-8")
+            # A process that is spawned imports the script.
+            start = 'if __name__ == "__main__":\n    sys.exit(main())'
+            script.write_text(f"#!{self.python}\nimport sys\n{line}\n{start}\n", encoding="utf-8")
             script.chmod(0o755)
 
     def test(self, arguments: Iterable[str], limit: float) -> Outcome:
