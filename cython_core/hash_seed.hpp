@@ -12,7 +12,7 @@
 #include <cstring>
 #include <exception>
 #include <random>
-#include <string>
+#include <string_view>
 
 #include "byte_string.hpp"
 #include "utf8.hpp"
@@ -90,7 +90,7 @@ private:
 
 // For std::unordered_map and its kin: std::hash has a fixed seed for strings and leaves numbers unhashed.
 struct KeyedHash {
-    std::size_t operator()(const std::string& text) const {
+    std::size_t operator()(std::string_view text) const {
         if (text.size() >= 8) {
             return static_cast<std::size_t>(key.of(reinterpret_cast<const byte_t*>(text.data()), text.size()));
         }

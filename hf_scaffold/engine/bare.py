@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
 from hf_scaffold.engine import general
-from hf_scaffold.engine.compiled import native_encoder, why_general
 from hf_scaffold.engine.definition import Definition
 from hf_scaffold.engine.dropout import Dropout
 from hf_scaffold.engine.inputs import n_threads
 from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.text.presets import preset_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     Ids = NDArray[np.int32]
     Offsets = NDArray[np.int64]
+
+LARGEST_ID = (1 << 31) - 1  # the core's ids are 32 bits wide
 
 
 class BareEncoder:
@@ -36,7 +38,9 @@ class BareEncoder:
         self.definition = definition
         self.why_general = why_general(definition)
         if self.why_general is None and compiled is None:
-            compiled = native_encoder(definition)
+            preset = preset_of(definition.pre_tokenizer)
+            assert preset is not None
+            compiled = TextEncoder(preset, *definition.model.numbers)
         self.compiled = compiled
         self.special = frozenset(token.content for token in definition.added_tokens if token.special)
         self.n_ids = definition.n_ids
@@ -51,7 +55,7 @@ class BareEncoder:
     def numbers(self) -> list[int]:
         """The ids as objects, in order; not those far above the number of tokens."""
         if self._numbers is None:
-            n_tokens = len(self.definition.vocab) + len(self.definition.added_tokens)
+            n_tokens = self.definition.model.n_tokens + len(self.definition.added_tokens)
             self._numbers = list(range(min(self.n_ids, 2 * n_tokens + 1024)))
         return self._numbers
 
@@ -157,6 +161,22 @@ class BareEncoder:
                 for t in self.definition.added_tokens
             )
         return finder
+
+
+def why_general(definition: Definition) -> str | None:
+    """Why only `tokenizers` can encode for this definition; None if the compiled encoder can."""
+    settings = definition.model.settings
+    if settings.get("unk_token") is not None or settings.get("byte_fallback"):
+        return "the model has an unk_token or byte_fallback"
+    if settings.get("continuing_subword_prefix") or settings.get("end_of_word_suffix"):
+        return "the model marks parts of words"
+    if definition.normalizer is not None:
+        return "there is a normalizer"
+    if preset_of(definition.pre_tokenizer) is None:
+        return "the pre-tokenizer is none of the presets"
+    if definition.n_ids + definition.model.n_scaffolds > LARGEST_ID:
+        return f"ids go beyond {LARGEST_ID}, scaffold tokens included"
+    return None
 
 
 def with_rows(

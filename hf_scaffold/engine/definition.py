@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
-from hf_scaffold._core.text_encoder import rules_of
+from hf_scaffold._core.model_reader import ModelReader
 from hf_scaffold._utils.strict_json import parse, shown
+from hf_scaffold.engine.model import Model, ModelOfFiles
 from hf_scaffold.errors import ArtifactError
 
 # Above every public id: scaffold tokens have ids from here up where `tokenizers` merges.
@@ -33,31 +34,23 @@ class AddedToken(NamedTuple):
     special: bool = False
 
 
-class _Fields(NamedTuple):
-    vocab: dict[str, int]
-    merges: list[list[str]]
-    demolish: dict[str, list[str]]
+class Definition(NamedTuple):
+    """A tokenizer as far as ids and text go, checked when it was read.
+
+    Args:
+        model: The BPE model.
+        added_tokens: In the order of tokenizer.json.
+        normalizer, pre_tokenizer, decoder: Their entries in tokenizer.json.
+        before, after: The ids of the special tokens that frame a text.
+    """
+
+    model: Model
     added_tokens: list[AddedToken]
-    model: Entry
     normalizer: Entry | None
     pre_tokenizer: Entry | None
     decoder: Entry | None
     before: list[int]
     after: list[int]
-
-
-class Definition(_Fields):
-    """A tokenizer as far as ids and text go, checked when it was read.
-
-    Args:
-        vocab: Public token to id.
-        merges: Pairs of tokens in rank order, scaffold tokens included.
-        demolish: Scaffold token to the public tokens that replace it.
-        added_tokens: In the order of tokenizer.json.
-        model: The BPE settings that say how text becomes symbols; those that aren't set are left out.
-        normalizer, pre_tokenizer, decoder: Their entries in tokenizer.json.
-        before, after: The ids of the special tokens that frame a text.
-    """
 
     @classmethod
     def parse(cls, tokenizer_json: str | bytes, scaffold_json: str | bytes) -> Definition:
@@ -67,69 +60,82 @@ class Definition(_Fields):
             ArtifactError: one of them is malformed, or they don't fit; names the file and the violation.
         Cost: linear in their size.
         """
+        usual = cls._parse_usual(tokenizer_json, scaffold_json)
+        return cls._parse_any(tokenizer_json, scaffold_json) if usual is None else usual
+
+    @classmethod
+    def _parse_usual(cls, tokenizer_json: str | bytes, scaffold_json: str | bytes) -> Definition | None:
+        """What nearly all files take; None if these don't, and may have anything wrong."""
+        try:
+            contents = [
+                content.encode() if isinstance(content, str) else bytes(content)
+                for content in (tokenizer_json, scaffold_json)
+            ]
+            reader = ModelReader(*contents)
+            tokenizer, scaffold = (_object("", content) for content in reader.rest)
+            _refuse("", _tokenizer_violations(tokenizer))
+            _refuse("", _scaffold_violations(scaffold))
+            settings = _settings(tokenizer["model"])
+            others = [i for token, i in _added_ids(tokenizer) if reader.public_id(token) != i]
+            framing = chain(*_frame(tokenizer.get("post_processor")))
+            if (
+                "continuing_subword_prefix" not in settings
+                and reader.fill(others)
+                and all(0 <= i < reader.n_tokens + len(others) for i in framing)
+            ):
+                return cls._of(ModelOfFiles(reader, contents[1], settings), tokenizer)
+        except (ValueError, OverflowError):  # ArtifactError included
+            pass
+        return None
+
+    @classmethod
+    def _parse_any(cls, tokenizer_json: str | bytes, scaffold_json: str | bytes) -> Definition:
         tokenizer = _object("tokenizer.json", tokenizer_json)
         _refuse("tokenizer.json can't be used", _tokenizer_violations(tokenizer))
-        model = tokenizer["model"]
-        model.pop("merges", None)  # the plain BPE's: those of scaffold.json take their memory
+        _refuse("tokenizer.json can't be used", _id_violations(tokenizer))
+        tokenizer["model"].pop("merges", None)  # the plain BPE's: those of scaffold.json take their memory
         scaffold = _object("scaffold.json", scaffold_json)
         _refuse("scaffold.json can't be used", _scaffold_violations(scaffold))
+        _refuse("scaffold.json can't be used", _form_violations(scaffold))
+        entry = tokenizer["model"]
+        model = Model(entry["vocab"], scaffold["merges"], scaffold["demolish"], _settings(entry))
+        _refuse("scaffold.json does not fit tokenizer.json", _misfits(model))
+        return cls._of(model, tokenizer)
+
+    @classmethod
+    def _of(cls, model: Model, tokenizer: Entry) -> Definition:
         before, after = _frame(tokenizer.get("post_processor"))
-        definition = cls(
-            vocab=model["vocab"],
-            merges=scaffold["merges"],
-            demolish=scaffold["demolish"],
+        return cls(
+            model=model,
             added_tokens=[AddedToken(**entry) for entry in tokenizer.get("added_tokens") or []],
-            model={name: model[name] for name in MODEL_SETTINGS if model.get(name)},
             normalizer=tokenizer.get("normalizer"),
             pre_tokenizer=tokenizer.get("pre_tokenizer"),
             decoder=tokenizer.get("decoder"),
             before=before,
             after=after,
         )
-        if not _fits(definition):
-            _refuse("scaffold.json can't be used", _form_violations(scaffold))
-            _refuse("scaffold.json does not fit tokenizer.json", _misfits(definition))
-        return definition
 
     def to_bytes(self) -> bytes:
         """For `from_bytes`, in this release; some 500 KB at 32,000 tokens."""
-        fields = {**self._asdict(), "added_tokens": [token._asdict() for token in self.added_tokens]}
+        model = [self.model.vocab, self.model.merges, self.model.demolish, self.model.settings]
+        fields = [model, [*map(list, self.added_tokens)], *self[2:]]
         return zlib.compress(json.dumps(fields, separators=(",", ":")).encode(), 1)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Definition:
         """The definition that `to_bytes` wrote."""
-        fields = json.loads(zlib.decompress(data))
-        fields["added_tokens"] = [AddedToken(**entry) for entry in fields["added_tokens"]]
-        return cls(**fields)
-
-    @property
-    def first_scaffold(self) -> int:
-        """The first scaffold token's id in the compiled encoder, where they follow the public ones."""
-        return max(self.vocab.values(), default=-1) + 1
-
-    @property
-    def rules(self) -> memoryview:
-        """The merges as rows of left, right and merged token: their ids. Tokens must have no prefix.
-
-        Raises:
-            KeyError: a token is neither public nor a scaffold.
-        """
-        kept: memoryview | None = vars(self).get("_rules")
-        if kept is None:
-            scaffold_ids = {token: i for i, token in enumerate(self.demolish, self.first_scaffold)}
-            kept = vars(self)["_rules"] = rules_of(self.merges, self.vocab, scaffold_ids)
-        return kept
+        model, added_tokens, *others = json.loads(zlib.decompress(data))
+        return cls(Model(*model), [AddedToken(*token) for token in added_tokens], *others)
 
     @property
     def n_ids(self) -> int:
         """One more than the largest id."""
-        return max([self.first_scaffold, *(token.id + 1 for token in self.added_tokens)])
+        return max([self.model.first_scaffold, *(token.id + 1 for token in self.added_tokens)])
 
     @property
     def ids(self) -> dict[str, int]:
         """Every public token's id, the added ones included."""
-        return self.vocab | {token.content: token.id for token in self.added_tokens}
+        return self.model.vocab | {token.content: token.id for token in self.added_tokens}
 
 
 # ---- the files
@@ -156,13 +162,9 @@ def _tokenizer_violations(content: Entry) -> Iterator[str]:
     if not isinstance(model, dict) or model.get("type") != "BPE":
         yield f"the model is {shown(model.get('type') if isinstance(model, dict) else model)}, not BPE"
         return
-    vocab: Any = model.get("vocab")
     added = content.get("added_tokens") or []
-    if not isinstance(vocab, dict) or not {int}.issuperset(map(type, vocab.values())):
-        yield "model.vocab must map tokens to ids"
     if not isinstance(added, list) or not all(map(_is_added_token, added)):
         yield "added_tokens must be a list of objects with id, content, single_word, lstrip, rstrip, …"
-    yield from _id_violations(vocab, added)
     for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
         if not isinstance(content.get(name), dict | None):
             yield f"{name} must be an object or null"
@@ -170,12 +172,17 @@ def _tokenizer_violations(content: Entry) -> Iterator[str]:
         if not isinstance(model.get(name), str | None):
             yield f"model.{name} must be a string or null"
     try:
-        framing = {token_id for side in _frame(content.get("post_processor")) for token_id in side}
+        _frame(content.get("post_processor"))
     except (KeyError, TypeError, ValueError) as error:
         yield f"post_processor can't be read: {type(error).__name__}: {error}"
-    else:
-        if unknown := framing and framing - {*vocab.values()} - {entry["id"] for entry in added}:
-            yield f"the post-processor adds the id {min(unknown)}, which no token has"
+
+
+def _settings(model: Entry) -> Entry:
+    return {name: model[name] for name in MODEL_SETTINGS if model.get(name)}
+
+
+def _added_ids(content: Entry) -> list[tuple[str, int]]:
+    return [(entry["content"], entry["id"]) for entry in content.get("added_tokens") or []]
 
 
 def _is_added_token(entry: Any) -> bool:
@@ -189,21 +196,23 @@ def _is_added_token(entry: Any) -> bool:
     )
 
 
-def _id_violations(vocab: dict[str, int], added: list[Entry]) -> Iterator[str]:
-    """Ids that two tokens share, or that are far above the number of tokens."""
-    others = [(entry["content"], entry["id"]) for entry in added]
-    others = [(token, token_id) for token, token_id in others if vocab.get(token) != token_id]
-    ids = [*vocab.values(), *(token_id for _, token_id in others)]
-    if sorted(ids) == [*range(len(ids))]:  # nearly always
+def _id_violations(content: Entry) -> Iterator[str]:
+    """Ids that two tokens share, that are far above the number of tokens, or that no token has."""
+    vocab = content["model"].get("vocab")
+    if not isinstance(vocab, dict) or not {int}.issuperset(map(type, vocab.values())):
+        yield "model.vocab must map tokens to ids"
         return
+    others = [(token, token_id) for token, token_id in _added_ids(content) if vocab.get(token) != token_id]
     owners: dict[int, str] = {}
     for token, token_id in chain(vocab.items(), others):
         if owners.setdefault(token_id, token) != token:
             yield f"{shown(owners[token_id])} and {shown(token)} share the id {token_id}"
     limit = min(max(FREE_IDS, sum(map(len, vocab)) + 5 * len(vocab)), FIRST_SCAFFOLD_ID)
-    for token_id in (min(owners), max(owners)):
+    for token_id in (min(owners), max(owners)) if owners else ():
         if not 0 <= token_id < limit:
             yield f"the id of {shown(owners[token_id])} is {token_id}: it must be from 0 to {limit - 1:,}"
+    if unknown := {*chain(*_frame(content.get("post_processor")))} - owners.keys():
+        yield f"the post-processor adds the id {min(unknown)}, which no token has"
 
 
 def _scaffold_violations(content: Entry) -> Iterator[str]:
@@ -229,33 +238,10 @@ def _are_tokens(rows: Collection[Any]) -> bool:
     return {str}.issuperset(map(type, chain.from_iterable(rows))) and all(chain.from_iterable(rows))
 
 
-def _fits(definition: Definition) -> bool:
-    """Whether the merges and the demolish map are sure to be well-formed, and to fit the vocabulary.
-
-    This takes a third of the time of the checks that name what is wrong, which are for whatever fails here.
-    """
-    vocab, merges, demolish = definition.vocab, definition.merges, definition.demolish
-    if definition.model.get("continuing_subword_prefix"):
-        return False
-    try:
-        first_scaffold = definition.first_scaffold
-        # No rule makes the id of a scaffold token that is public, too: it makes the public one.
-        made = definition.rules.cast("B").cast("i")[2::3] if merges else ()
-        return (
-            {list}.issuperset(map(type, chain(merges, demolish.values())))
-            and "" not in vocab
-            and len({token_id for token_id in made if token_id >= first_scaffold}) == len(demolish)
-            and vocab.keys() >= {*chain.from_iterable(demolish.values())}
-            and [*map("".join, demolish.values())] == [*demolish]
-        )
-    except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
-        return False
-
-
-def _misfits(definition: Definition) -> Iterator[str]:
+def _misfits(model: Model) -> Iterator[str]:
     """What in scaffold.json names a token that isn't there, or spells something else."""
-    vocab, merges, demolish = definition.vocab, definition.merges, definition.demolish
-    prefix = definition.model.get("continuing_subword_prefix", "")
+    vocab, merges, demolish = model.vocab, model.merges, model.demolish
+    prefix = model.settings.get("continuing_subword_prefix", "")
     n = len(prefix)
     made = [left + right[n:] for left, right in merges]
     known = vocab.keys() | demolish.keys()

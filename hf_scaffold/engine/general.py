@@ -18,15 +18,16 @@ def encoder(definition: Definition, allowed_special: Set[str]) -> Callable[[str]
     from tokenizers.models import BPE
 
     tokenizer = _finder(definition, allowed_special)
-    scaffolds = {token: FIRST_SCAFFOLD_ID + i for i, token in enumerate(definition.demolish)}
-    vocab = definition.vocab
+    scaffolds = {token: FIRST_SCAFFOLD_ID + i for i, token in enumerate(definition.model.demolish)}
+    vocab = definition.model.vocab
     tokenizer.model = BPE(
         vocab=vocab | scaffolds,
-        merges=[(left, right) for left, right in definition.merges],
-        **definition.model,
+        merges=[(left, right) for left, right in definition.model.merges],
+        **definition.model.settings,
     )
     replacements = {
-        scaffolds[token]: [vocab[part] for part in parts] for token, parts in definition.demolish.items()
+        scaffolds[token]: [vocab[part] for part in parts]
+        for token, parts in definition.model.demolish.items()
     }
 
     def encode(text: str) -> list[int]:
@@ -62,9 +63,9 @@ def locator(definition: Definition, allowed_special: Set[str]) -> Callable[[str,
     from tokenizers.models import BPE
 
     symbols = _finder(definition, allowed_special)
-    symbols.model = BPE(vocab=definition.vocab, merges=[], **definition.model)
-    tokens = {token_id: token for token, token_id in definition.vocab.items()}
-    n_prefix = len(definition.model.get("continuing_subword_prefix", ""))
+    symbols.model = BPE(vocab=definition.model.vocab, merges=[], **definition.model.settings)
+    tokens = {token_id: token for token, token_id in definition.model.vocab.items()}
+    n_prefix = len(definition.model.settings.get("continuing_subword_prefix", ""))
 
     def locate(text: str, ids: list[int]) -> Located:
         found = symbols.encode(text, add_special_tokens=False)
@@ -102,7 +103,7 @@ def decoder(definition: Definition) -> Any:
     from tokenizers.models import BPE
 
     tokenizer = _without_model(definition, [token._asdict() for token in definition.added_tokens])
-    tokenizer.model = BPE(vocab=definition.vocab, merges=[], **definition.model)
+    tokenizer.model = BPE(vocab=definition.model.vocab, merges=[], **definition.model.settings)
     return tokenizer
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils.generic import PaddingStrategy
 
-from hf_scaffold.engine.compiled import LARGEST_ID
+from hf_scaffold.engine.bare import LARGEST_ID
 from hf_scaffold.engine.dropout import Dropout
 from hf_scaffold.native.contract import Caller
 from hf_scaffold.native.sessions import NotNativeError, Session, Template, session_of

@@ -15,6 +15,7 @@ from tokenizers.models import BPE
 from hf_scaffold._core.text_encoder import TextEncoder
 from hf_scaffold.engine.bare import BareEncoder
 from hf_scaffold.engine.definition import MODEL_SETTINGS, AddedToken, Definition
+from hf_scaffold.engine.model import Model
 from hf_scaffold.native.contract import Caller
 from hf_scaffold.text.presets import preset_of
 
@@ -134,23 +135,23 @@ def session_or_reason(tokenizer: Caller, backend: Tokenizer) -> Session | str:
 
 
 @dataclass
-class Model:
-    """The model of a backend, as definitions hold it, and the compiled encoders for it by preset."""
+class CompiledModel:
+    """The model of a backend, and the compiled encoders for it by preset."""
 
     backend: Tokenizer
-    fields: dict[str, Any]
+    model: Model
     compiled: dict[str | None, TextEncoder | None] = field(default_factory=dict)
 
 
 def make_session(tokenizer: Caller, backend: Tokenizer) -> Session:
     from hf_scaffold.tokenization_scaffold import AddedTokens, with_model
 
-    model: Model | None = tokenizer.cache.get("native model")
-    if model is None or model.backend is not backend:
-        model = tokenizer.cache["native model"] = Model(backend, model_fields(tokenizer, backend))
+    kept: CompiledModel | None = tokenizer.cache.get("native model")
+    if kept is None or kept.backend is not backend:
+        kept = tokenizer.cache["native model"] = CompiledModel(backend, model_of(tokenizer, backend))
     added = AddedTokens.of(backend)
     definition = Definition(
-        **model.fields,
+        kept.model,
         added_tokens=[
             AddedToken(
                 i, t.content, t.single_word, t.lstrip, t.rstrip, t.normalized, t.content in added.special
@@ -164,23 +165,23 @@ def make_session(tokenizer: Caller, backend: Tokenizer) -> Session:
         after=[],
     )
     preset = preset_of(definition.pre_tokenizer)
-    bare = BareEncoder(definition, model.compiled.get(preset))
+    bare = BareEncoder(definition, kept.compiled.get(preset))
     if bare.why_general is not None:
         raise NotNativeError(bare.why_general)
-    model.compiled[preset] = bare.compiled
+    kept.compiled[preset] = bare.compiled
     frame = with_model(BPE(), backend, added)
     frame.post_processor = copy.deepcopy(backend.post_processor)
     return Session(bare, frame)
 
 
-def model_fields(tokenizer: Caller, backend: Tokenizer) -> dict[str, Any]:
-    scaffold, model = tokenizer.scaffold, backend.model
-    return {
-        "vocab": backend.get_vocab(with_added_tokens=False),
-        "merges": scaffold["merges"],
-        "demolish": scaffold["demolish"],
-        "model": {name: value for name in MODEL_SETTINGS if (value := getattr(model, name))},
-    }
+def model_of(tokenizer: Caller, backend: Tokenizer) -> Model:
+    scaffold = tokenizer.scaffold
+    return Model(
+        backend.get_vocab(with_added_tokens=False),
+        scaffold["merges"],
+        scaffold["demolish"],
+        {name: value for name in MODEL_SETTINGS if (value := getattr(backend.model, name))},
+    )
 
 
 def entry_of(part: Any) -> dict[str, Any] | None:

@@ -102,7 +102,7 @@ def test_a_wrong_answer_is_found_and_made_small(monkeypatch):
         def encode(self, texts, *args):
             return right(self.encoder, [text.replace("zo\t", "z\t") for text in texts], *args)
 
-    monkeypatch.setattr("hf_scaffold.engine.compiled.TextEncoder", lambda *args: Wrong(TextEncoder(*args)))
+    monkeypatch.setattr("hf_scaffold.engine.bare.TextEncoder", lambda *args: Wrong(TextEncoder(*args)))
     made = Tokenizer(preset="llama3", added=(("é", {"lstrip": True}),), settings={"padding_side": "left"})
     call = Call(["some text", "more of zo\t it", ""], options={"padding": True, "return_length": True})
     assert not are_answered_alike(made, call)

@@ -1,0 +1,187 @@
+// JSON read in place: strings are views, and nothing is made that nobody asks for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "utf8.hpp"
+#include "widths.hpp"
+
+namespace hf_scaffold {
+
+// Thrown where a document isn't what its reader takes, malformed or not. Whoever catches it leaves the document to
+// Python's reader, which takes all there is and names what is wrong.
+struct Unusual {};
+
+// A position in a document, which is valid UTF-8 and outlives it. Strings with escapes are kept in `unescaped`.
+class JsonCursor {
+public:
+    JsonCursor(std::string_view document, std::deque<std::string>& unescaped)
+        : at_(document.data()), end_(at_ + document.size()), unescaped_(unescaped) {}
+
+    // Calls entry(key) for each, which has to read the value.
+    template <class Entry>
+    void object(Entry entry) {
+        expect('{');
+        if (next() == '}') return expect('}');
+        do {
+            const std::string_view key = string();
+            expect(':');
+            entry(key);
+        } while (goes_on('}'));
+    }
+
+    // Calls item() for each, which has to read it.
+    template <class Item>
+    void array(Item item) {
+        expect('[');
+        if (next() == ']') return expect(']');
+        do item();
+        while (goes_on(']'));
+    }
+
+    std::string_view string() {
+        expect('"');
+        const char* begin = at_;
+        while (at_ != end_ && is_plain(*at_)) ++at_;
+        if (at_ != end_ && *at_ == '"') return {begin, static_cast<std::size_t>(at_++ - begin)};
+        return unescape(begin);
+    }
+
+    // A whole number from 0 to the largest id.
+    token_id_t id() {
+        constexpr std::int64_t LARGEST = std::numeric_limits<token_id_t>::max();
+        next();
+        const char* begin = at_;
+        std::int64_t number = 0;
+        while (at_ != end_ && *at_ >= '0' && *at_ <= '9' && number <= LARGEST) number = number * 10 + (*at_++ - '0');
+        const bool has_zeros = *begin == '0' && at_ - begin > 1;
+        if (at_ == begin || has_zeros || number > LARGEST) throw Unusual{};
+        return static_cast<token_id_t>(number);
+    }
+
+    // The text of the value that read() reads.
+    template <class Read>
+    std::string_view text(Read read) {
+        next();
+        const char* begin = at_;
+        read();
+        return {begin, static_cast<std::size_t>(at_ - begin)};
+    }
+
+    // Any value. Of numbers and names it only sees where they end: it is for what is read once more.
+    void skip(int depth = 64) {
+        if (depth == 0) throw Unusual{};
+        const char first = next();
+        if (first == '{') {
+            object([&](std::string_view) { skip(depth - 1); });
+        } else if (first == '[') {
+            array([&] { skip(depth - 1); });
+        } else if (first == '"') {
+            string();
+        } else {
+            const char* begin = at_;
+            while (at_ != end_ && *at_ > ' ' && *at_ != ',' && *at_ != ']' && *at_ != '}') ++at_;
+            if (at_ == begin) throw Unusual{};
+        }
+    }
+
+    // Nothing may come any more.
+    void end() {
+        next();
+        if (at_ != end_) throw Unusual{};
+    }
+
+    // The first character of what comes; 0 at the end.
+    char next() {
+        while (at_ != end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
+        return at_ != end_ ? *at_ : '\0';
+    }
+
+private:
+    static bool is_plain(char c) { return c != '"' && c != '\\' && static_cast<byte_t>(c) >= 0x20; }
+
+    void expect(char c) {
+        if (next() != c || at_ == end_) throw Unusual{};
+        ++at_;
+    }
+
+    bool goes_on(char last) {
+        const bool is_last = next() == last;
+        expect(is_last ? last : ',');
+        return !is_last;
+    }
+
+    // The string that goes on with an escape, or with what no string has.
+    std::string_view unescape(const char* begin) {
+        std::string& text = unescaped_.emplace_back(begin, at_);
+        while (at_ != end_ && *at_ != '"') {
+            if (is_plain(*at_)) {
+                text += *at_++;
+            } else {
+                escape(text);
+            }
+        }
+        expect('"');
+        return text;
+    }
+
+    void escape(std::string& text) {
+        if (*at_++ != '\\' || at_ == end_) throw Unusual{};
+        switch (const char c = *at_++) {
+            case '"':
+            case '\\':
+            case '/': text += c; break;
+            case 'b': text += '\b'; break;
+            case 'f': text += '\f'; break;
+            case 'n': text += '\n'; break;
+            case 'r': text += '\r'; break;
+            case 't': text += '\t'; break;
+            case 'u': append_utf8(code_point(), text); break;
+            default: throw Unusual{};
+        }
+    }
+
+    std::uint32_t code_point() {
+        const std::uint32_t unit = code_unit();
+        if (unit < 0xD800 || unit > 0xDFFF) return unit;
+        if (end_ - at_ < 2 || at_[0] != '\\' || at_[1] != 'u') throw Unusual{};
+        at_ += 2;
+        const std::uint32_t low = code_unit();
+        if (unit > 0xDBFF || low < 0xDC00 || low > 0xDFFF) throw Unusual{};
+        return 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00);
+    }
+
+    std::uint32_t code_unit() {
+        if (end_ - at_ < 4) throw Unusual{};
+        std::uint32_t unit = 0;
+        for (int i = 0; i < 4; ++i) {
+            const char c = *at_++;
+            const bool is_digit = c >= '0' && c <= '9';
+            const char letter = static_cast<char>(c | 0x20);
+            if (!is_digit && !(letter >= 'a' && letter <= 'f')) throw Unusual{};
+            unit = unit << 4 | static_cast<std::uint32_t>(is_digit ? c - '0' : letter - 'a' + 10);
+        }
+        return unit;
+    }
+
+    static void append_utf8(std::uint32_t code, std::string& text) {
+        if (code < 0x80) {
+            text += static_cast<char>(code);
+            return;
+        }
+        const int n_more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+        text += static_cast<char>((0xFF00 >> (n_more + 1) & 0xFF) | code >> 6 * n_more);
+        for (int i = n_more - 1; i >= 0; --i) text += static_cast<char>(0x80 | (code >> 6 * i & 0x3F));
+    }
+
+    const char* at_;
+    const char* end_;
+    std::deque<std::string>& unescaped_;
+};
+
+}  // namespace hf_scaffold

@@ -1,0 +1,126 @@
+"""What encoding takes of tokenizer.json and scaffold.json, without a Python object for each token."""
+
+from cython cimport view
+from libcpp.memory cimport unique_ptr
+from libcpp.string cimport string
+from libcpp.vector cimport vector
+
+from widths cimport token_id_t
+
+
+cdef extern from *:
+    """
+    #include <string_view>
+    """
+    cppclass string_view "std::string_view":
+        string_view()
+        string_view(const char*, size_t)
+        const char* data()
+        size_t size()
+
+
+cdef extern from "model_reader.hpp" namespace "hf_scaffold" nogil:
+    cppclass Reader "hf_scaffold::ModelReader":
+        @staticmethod
+        unique_ptr[Reader] read(string_view, string_view) except +
+        const string& tokenizer()
+        const string& scaffold()
+        string_view vocab()
+        token_id_t first_scaffold()
+        size_t n_tokens()
+        const vector[token_id_t]& rules()
+        const vector[token_id_t]& parts()
+        const vector[size_t]& ends()
+        token_id_t public_id(string_view)
+        bint fill(const vector[token_id_t]&) except +
+
+
+cdef string_view view_of(bytes data):
+    return string_view(<const char*>data, len(data))
+
+
+cdef class ModelReader:
+    """The vocabulary, merges and demolish map of both files as ids, where all of them fit.
+
+    Scaffold tokens have the ids after the public ones, in the order of the demolish map.
+
+    Args:
+        tokenizer_json, scaffold_json: The files' contents.
+    Raises:
+        ValueError: they don't fit, are malformed, or aren't spelled as usual: the message doesn't say.
+    Cost: linear in their size.
+    """
+
+    cdef bytes documents  # the tokens' characters are there
+    cdef bytes more_documents
+    cdef unique_ptr[Reader] reader
+
+    def __cinit__(self, bytes tokenizer_json not None, bytes scaffold_json not None):
+        self.documents, self.more_documents = tokenizer_json, scaffold_json
+        cdef string_view tokenizer = view_of(tokenizer_json), scaffold = view_of(scaffold_json)
+        with nogil:
+            self.reader = Reader.read(tokenizer, scaffold)
+        if self.reader.get() is NULL:
+            raise ValueError("not as usual")
+
+    @property
+    def rest(self):
+        """Both documents with null in place of the vocabulary, the merges and the demolish map."""
+        cdef bytes tokenizer = self.reader.get().tokenizer(), scaffold = self.reader.get().scaffold()
+        return tokenizer, scaffold
+
+    @property
+    def vocab_json(self):
+        """The vocabulary as the document has it."""
+        cdef string_view vocab = self.reader.get().vocab()
+        return vocab.data()[:vocab.size()]
+
+    @property
+    def n_tokens(self):
+        """How many public tokens the vocabulary has."""
+        return self.reader.get().n_tokens()
+
+    @property
+    def first_scaffold(self):
+        """The id after the largest of the vocabulary."""
+        return self.reader.get().first_scaffold()
+
+    @property
+    def rules(self):
+        """The ids of left, right and merged token, int32, in rank order."""
+        cdef const vector[token_id_t]* rules = &self.reader.get().rules()
+        cdef Py_ssize_t i, n = rules.size() // 3
+        cdef token_id_t[:, ::1] row = view.array((max(n, 1), 3), sizeof(token_id_t), "i", mode="c")
+        for i in range(n):
+            row[i, 0], row[i, 1], row[i, 2] = rules[0][3 * i], rules[0][3 * i + 1], rules[0][3 * i + 2]
+        return memoryview(row[:n])
+
+    @property
+    def replacements(self):
+        """From a scaffold token's id to those of the public tokens that replace it."""
+        cdef const vector[token_id_t]* parts = &self.reader.get().parts()
+        cdef const vector[size_t]* ends = &self.reader.get().ends()
+        cdef size_t i, at = 0
+        cdef token_id_t first = self.reader.get().first_scaffold()
+        found = {}
+        for i in range(ends.size()):
+            found[first + i] = [parts[0][at] for at in range(at, ends[0][i])]
+            at = ends[0][i]
+        return found
+
+    def public_id(self, str token not None):
+        """A public token's id; None if there is none.
+
+        Raises:
+            UnicodeEncodeError: it holds a lone surrogate.
+        """
+        cdef token_id_t found = self.reader.get().public_id(view_of(token.encode()))
+        return found if found >= 0 else None
+
+    def fill(self, others):
+        """Whether the public tokens' ids and these are all numbers from 0 on, each once.
+
+        Raises:
+            OverflowError: an id is above 2**31 - 1.
+        """
+        return self.reader.get().fill(others)
