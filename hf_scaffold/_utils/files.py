@@ -78,7 +78,7 @@ def refuse_missing_folder(source: str) -> None:
         raise FileNotFoundError(errno.ENOENT, "no such folder", source)
 
 
-# ---- several files, all of them or none: as in hf_scaffold/_utils/files.py, so in tokenization_scaffold.py
+# ---- several files, all of them or none
 #
 # Files are written into `.saving-…` inside their folder; one rename, to `.saved-…`, commits them; then they
 # are moved to their places. Whoever comes next, to save or to load, finishes the moves of a process that was
@@ -348,6 +348,3 @@ def state_of(folder: str, names: tuple[str, ...]) -> list[tuple[int, ...]]:
             status = os.stat(path)
             states.append((status.st_ino, status.st_mtime_ns, status.st_size))
     return states
-
-
-# ---- the end of these lines

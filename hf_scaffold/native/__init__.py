@@ -1,5 +1,6 @@
 """What `ScaffoldTokenizerFast` calls where this package is installed; see `contract`."""
 
+from hf_scaffold._utils.files import read_unmixed, saving
 from hf_scaffold.native.calls import encode_plus, encode_to_arrays, reason_against
 from hf_scaffold.native.contract import INTERFACE
 from hf_scaffold.native.decoding import decoding_of
@@ -13,5 +14,7 @@ __all__ = [
     "draw",
     "encode_plus",
     "encode_to_arrays",
+    "read_unmixed",
     "reason_against",
+    "saving",
 ]

@@ -1,7 +1,8 @@
 """What the package may ask of the class beside a saved tokenizer, which may come from another release.
 
 The class, for its part, calls what `hf_scaffold.native` exports if it knows this INTERFACE; if not, it takes
-its general path. So whatever changes on either side takes a new INTERFACE.
+its general path. So whatever changes on either side takes a new INTERFACE, but for names that the class can
+do without.
 """
 
 from typing import Any, Protocol

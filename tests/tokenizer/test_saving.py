@@ -1,7 +1,6 @@
-"""Several files are saved all of them or none, by the same lines in the package and on the Hub."""
+"""Several files are saved all of them or none."""
 
 import errno
-import inspect
 import os
 import shutil
 import signal
@@ -28,8 +27,6 @@ STALE = ("*.jinja",)
 # Every call by which a save may fail or be cut off.
 CALLS = ("open", "fsync", "replace", "rename", "mkdir", "unlink", "rmdir", "makedirs", "close")
 
-both = pytest.mark.parametrize("files", [files, tokenization_scaffold], ids=["package", "shipped"])
-
 
 def content(folder):
     return {
@@ -39,14 +36,14 @@ def content(folder):
     }
 
 
-def save(files, folder, contents, stale=STALE):
+def save(folder, contents, stale=STALE):
     with files.saving(str(folder), stale) as staging:
         for name, text in contents.items():
             Path(staging, name).parent.mkdir(exist_ok=True)
             Path(staging, name).write_text(text, encoding="utf-8")
 
 
-def load(files, folder):
+def load(folder):
     return files.read_unmixed(
         str(folder), NAMES, lambda: {n: t for n, t in content(folder).items() if n in NAMES}
     )
@@ -55,7 +52,7 @@ def load(files, folder):
 @pytest.fixture
 def folder(tmp_path):
     folder = tmp_path / "folder"
-    save(files, folder, OLD)
+    save(folder, OLD)
     (folder / "README.md").write_text("another's")
     return folder
 
@@ -102,52 +99,40 @@ def interrupt():
     raise KeyboardInterrupt
 
 
-def test_both_copies_are_the_same():
-    """What goes to the Hub can't import the package, and the package needn't import transformers to save."""
-    copies = [
-        inspect.getsource(module).partition("\nLOCK = ")[2].partition("\n# ---- the end of these lines")[0]
-        for module in (files, tokenization_scaffold)
-    ]
-    assert "def saving(" in copies[0]
-    assert copies[0] == copies[1]
-
-
-@both
-def test_files_are_replaced_together(files, folder):
+def test_files_are_replaced_together(folder):
     unchanged = os.stat(folder / "sub" / "c.txt")
-    save(files, folder, NEW)
+    save(folder, NEW)
     assert content(folder) == {**NEW, "README.md": "another's"}
     assert os.stat(folder / "sub" / "c.txt") == unchanged
-    save(files, folder, OLD)
+    save(folder, OLD)
     assert content(folder) == {**OLD, "README.md": "another's"} | {"d.py": "code"}
 
 
-@both
 @pytest.mark.parametrize(
     "failure",
     [raising(errno.ENOSPC), raising(errno.EIO), interrupt],
     ids=["full", "broken", "Ctrl-C"],
 )
-def test_whichever_call_fails_all_files_are_old_or_new(files, failure, folder, monkeypatch):
+def test_whichever_call_fails_all_files_are_old_or_new(failure, folder, monkeypatch):
     outcomes, at, n_calls = set(), 0, 0
     while at <= n_calls:
         at += 1
-        save(files, folder, OLD)
+        save(folder, OLD)
         with suppress(FileNotFoundError):
             (folder / "d.py").unlink()
         with monkeypatch.context() as patched:
             made = failing(patched, at, failure)
-            named = named_by(folder, lambda: save(files, folder, NEW))
+            named = named_by(folder, lambda: save(folder, NEW))
             n_calls = len(made)
         assert named.startswith(str(folder))
         assert ".saving" not in named
-        found = load(files, folder)
+        found = load(folder)
         assert found in (OLD, NEW), (at, made[at - 1])
         outcomes.add(found == NEW)
         assert content(folder)["README.md"] == "another's"
     assert outcomes == {True, False}
     assert n_calls > 20
-    save(files, folder, NEW)
+    save(folder, NEW)
     assert content(folder) == {**NEW, "README.md": "another's"}
 
 
@@ -157,7 +142,7 @@ def test_wherever_ctrl_c_falls_nothing_is_left_over(folder, monkeypatch):
     outcomes, at, n_moments = set(), 0, 0
     while at <= n_moments:
         at += 1
-        save(files, folder, OLD)
+        save(folder, OLD)
         with suppress(FileNotFoundError):
             (folder / "d.py").unlink()
         n_moments = 0
@@ -171,7 +156,7 @@ def test_wherever_ctrl_c_falls_nothing_is_left_over(folder, monkeypatch):
 
         try:
             sys.setprofile(count)
-            save(files, folder, NEW)
+            save(folder, NEW)
         except KeyboardInterrupt:
             pass
         finally:
@@ -184,33 +169,31 @@ def test_wherever_ctrl_c_falls_nothing_is_left_over(folder, monkeypatch):
     assert at > 100
 
 
-@both
-def test_wherever_it_is_killed_all_files_are_old_or_new(files, folder, monkeypatch):
+def test_wherever_it_is_killed_all_files_are_old_or_new(folder, monkeypatch):
     outcomes, at, code = set(), 0, -signal.SIGKILL
     while code:
         at += 1
-        save(files, folder, OLD)
+        save(folder, OLD)
         with suppress(FileNotFoundError):
             (folder / "d.py").unlink()
         child = os.fork()
         if not child:
             failing(monkeypatch, at, lambda: os.kill(os.getpid(), signal.SIGKILL))
-            save(files, folder, NEW)
+            save(folder, NEW)
             os._exit(0)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         assert code in (0, -signal.SIGKILL)
-        found = load(files, folder)
+        found = load(folder)
         assert found in (OLD, NEW), at
         outcomes.add(found == NEW)
         assert not [name for name in os.listdir(folder) if name.startswith(".saved-")]
-        save(files, folder, found)
+        save(folder, found)
         assert content(folder) == {**found, "README.md": "another's"}
     assert outcomes == {True, False}
     assert at > 20
 
 
-@both
-def test_what_is_committed_is_on_the_disk(files, folder, monkeypatch):
+def test_what_is_committed_is_on_the_disk(folder, monkeypatch):
     """A rename may survive a power failure that the renamed file's bytes don't."""
     synced, committed = set(), []
     plain = {name: getattr(os, name) for name in ("fsync", "rename")}
@@ -228,21 +211,20 @@ def test_what_is_committed_is_on_the_disk(files, folder, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(os, "rename", rename)
-    save(files, folder, NEW)
+    save(folder, NEW)
     assert sorted(committed) == [".removed", "a.json", "b.json", "d.py"]
 
 
-@both
-def test_a_first_save_that_fails_leaves_no_folder(files, tmp_path, monkeypatch):
+def test_a_first_save_that_fails_leaves_no_folder(tmp_path, monkeypatch):
     outcomes, at, n_calls = set(), 0, 0
     while at <= n_calls:
         at += 1
         with monkeypatch.context() as patched:
             made = failing(patched, at, raising(errno.EDQUOT))
             with suppress(OSError):
-                save(files, tmp_path / "new" / "folder", NEW)
+                save(tmp_path / "new" / "folder", NEW)
             n_calls = len(made)
-        found = {} if not (tmp_path / "new").exists() else load(files, tmp_path / "new" / "folder")
+        found = {} if not (tmp_path / "new").exists() else load(tmp_path / "new" / "folder")
         if at <= n_calls and made[at - 1] not in ("rmdir", "close", "unlink"):
             assert found in ({}, NEW)
             assert found or not (tmp_path / "new").exists(), (at, made[at - 1])
@@ -255,11 +237,11 @@ def test_a_first_save_that_fails_leaves_no_folder(files, tmp_path, monkeypatch):
 
 
 @contextmanager
-def stopped_while_writing(files, folder):
+def stopped_while_writing(folder):
     """Another process that has half of NEW written; it ends when the block does."""
     code = f"""
 import sys, time
-import {files.__name__} as files
+from hf_scaffold._utils import files
 with files.saving({str(folder)!r}) as staging:
     open(staging + "/a.json", "w").write("half of")
     print("writing", flush=True)
@@ -279,9 +261,9 @@ with files.saving({str(folder)!r}) as staging:
 
 
 def test_a_save_waits_for_another_and_a_load_does_not(folder):
-    with stopped_while_writing(files, folder) as other:
-        assert load(tokenization_scaffold, folder) == OLD  # at once
-        saved = threading.Thread(target=save, args=(files, folder, NEW))
+    with stopped_while_writing(folder) as other:
+        assert load(folder) == OLD  # at once
+        saved = threading.Thread(target=save, args=(folder, NEW))
         saved.start()
         saved.join(0.3)
         assert saved.is_alive()
@@ -294,42 +276,41 @@ def test_a_save_waits_for_another_and_a_load_does_not(folder):
 
 
 def test_what_a_killed_process_left_goes(folder):
-    with stopped_while_writing(files, folder) as other:
+    with stopped_while_writing(folder) as other:
         other.kill()
         other.wait()
         assert {name for name in content(folder) if name.startswith(".saving")}
-    assert load(files, folder) == OLD
-    save(files, folder, NEW)
+    assert load(folder) == OLD
+    save(folder, NEW)
     assert content(folder) == {**NEW, "README.md": "another's"}
 
 
-@both
-def test_what_changes_while_it_is_read_is_read_again(files, folder):
+def test_what_changes_while_it_is_read_is_read_again(folder):
     contents = [NEW, OLD]
 
     def read():
         first = (folder / "a.json").read_text()
         if contents:
-            save(files, folder, contents.pop())
+            save(folder, contents.pop())
         return first, (folder / "b.json").read_text()
 
-    save(files, folder, NEW)
+    save(folder, NEW)
     assert files.read_unmixed(str(folder), NAMES, read) == (NEW["a.json"], NEW["b.json"])
 
 
 def test_many_writers_and_readers_at_once(folder):
     """Each save is seen whole: no reader finds a file of one and a file of another."""
     versions = [{name: f"{name} {i}" * 1000 for name in ("a.json", "b.json")} for i in range(4)]
-    save(files, folder, versions[0])
+    save(folder, versions[0])
     end, wrong = time.monotonic() + 1.5, []
 
     def write(version):
         while time.monotonic() < end:
-            save(files, folder, version)
+            save(folder, version)
 
     def read():
         while time.monotonic() < end:
-            found = tokenization_scaffold.read_unmixed(
+            found = files.read_unmixed(
                 str(folder),
                 ("a.json", "b.json"),
                 lambda: [(folder / n).read_text() for n in ("a.json", "b.json")],
@@ -347,8 +328,7 @@ def test_many_writers_and_readers_at_once(folder):
     assert not [name for name in os.listdir(folder) if name.startswith(".sav")]
 
 
-@both
-def test_a_lock_whose_file_is_gone_is_no_lock(files, folder, monkeypatch):
+def test_a_lock_whose_file_is_gone_is_no_lock(folder, monkeypatch):
     """Whoever had the lock removed its file in the end; the next one makes another, and locks that."""
     plain, taken = files.take_lock, []
 
@@ -369,10 +349,10 @@ def test_a_lock_whose_file_is_gone_is_no_lock(files, folder, monkeypatch):
 
 def test_one_that_never_ends_is_named(folder, monkeypatch):
     now = iter([0, 61])
-    with stopped_while_writing(files, folder):
+    with stopped_while_writing(folder):
         monkeypatch.setattr(files.time, "monotonic", lambda: next(now))
         with pytest.raises(TimeoutError, match="another process has been saving here for too long") as raised:
-            save(files, folder, NEW)
+            save(folder, NEW)
     assert raised.value.filename == str(folder)
 
 
@@ -384,7 +364,7 @@ def test_file_systems_without_locks_will_do(folder, monkeypatch):
     """There, what is another's can't be told from what is left over, and stays."""
     monkeypatch.setattr("fcntl.flock", refuse_locks)
     (folder / ".saving-another").mkdir()
-    save(files, folder, NEW)
+    save(folder, NEW)
     assert content(folder) == {**NEW, "README.md": "another's"}
     assert (folder / ".saving-another").is_dir()
 
@@ -399,35 +379,32 @@ def committed(folder, contents, removed=""):
         (folder / ".saved-x" / name).write_text(text)
 
 
-@both
-def test_a_folder_that_is_a_link(files, folder, tmp_path):
+def test_a_folder_that_is_a_link(folder, tmp_path):
     (tmp_path / "link").symlink_to(folder)
-    save(files, tmp_path / "link", NEW)
+    save(tmp_path / "link", NEW)
     assert content(folder) == {**NEW, "README.md": "another's"}
     assert (tmp_path / "link").is_symlink()
 
 
-@both
-def test_what_can_not_be_replaced_is_refused_while_all_is_old(files, folder, tmp_path):
+def test_what_can_not_be_replaced_is_refused_while_all_is_old(folder, tmp_path):
     (folder / "d.py").mkdir()
     with pytest.raises(IsADirectoryError) as raised:
-        save(files, folder, NEW)
+        save(folder, NEW)
     assert raised.value.filename == str(folder / "d.py")
-    assert load(files, folder) == OLD
+    assert load(folder) == OLD
     (folder / "d.py").rmdir()
     with pytest.raises(NotADirectoryError):
-        save(files, folder, {"b.json/c": "below a file"})
+        save(folder, {"b.json/c": "below a file"})
     (folder / "sub" / "c.txt").unlink()
     (folder / "sub").rmdir()
     (folder / "sub").symlink_to(tmp_path)
     with pytest.raises(OSError, match="leads out of the folder"):
-        save(files, folder, {"sub/c.txt": "new", "a.json": "new"})
+        save(folder, {"sub/c.txt": "new", "a.json": "new"})
     assert (folder / "a.json").read_text() == "old a"
     assert not (tmp_path / "c.txt").exists()
 
 
-@both
-def test_a_stranger_s_folder_moves_nothing_out_of_it(files, folder, tmp_path):
+def test_a_stranger_s_folder_moves_nothing_out_of_it(folder, tmp_path):
     """A folder that was downloaded may hold what looks like a save that was cut off."""
     (tmp_path / "mine.txt").write_text("mine")
     for name in ("../mine.txt", str(tmp_path / "mine.txt"), "link/mine.txt"):
@@ -442,13 +419,12 @@ def test_a_stranger_s_folder_moves_nothing_out_of_it(files, folder, tmp_path):
         (folder / ".saved-x").rmdir()
     (folder / ".saved-x").symlink_to(tmp_path)
     files.settle(str(folder))
-    save(files, folder, NEW)
+    save(folder, NEW)
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
-@both
-def test_a_folder_that_can_not_be_written_to_says_what_to_do(files, folder, monkeypatch):
-    assert load(files, folder) == OLD
+def test_a_folder_that_can_not_be_written_to_says_what_to_do(folder, monkeypatch):
+    assert load(folder) == OLD
     committed(folder, NEW)
 
     def refuse(*_, **__):
@@ -459,9 +435,9 @@ def test_a_folder_that_can_not_be_written_to_says_what_to_do(files, folder, monk
         with pytest.raises(
             OSError, match=r"cut off.*Read-only.*load it once where it can be written"
         ) as raised:
-            load(files, folder)
+            load(folder)
     assert raised.value.filename == str(folder)
-    assert load(files, folder) == NEW | {"stale.jinja": OLD["stale.jinja"]}
+    assert load(folder) == NEW | {"stale.jinja": OLD["stale.jinja"]}
 
 
 # ---- tokenizers and artifacts
@@ -515,6 +491,17 @@ def test_a_tokenizer_leaves_no_file_of_the_one_before(tmp_path):
     assert (tmp_path / "x-additional_chat_templates" / "tools.jinja").exists()
     toys.tokenizer().save_pretrained(tmp_path, filename_prefix="x")
     assert not (tmp_path / "x-additional_chat_templates").exists()
+
+
+def test_without_the_package_it_saves_as_stock_and_mixes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(tokenization_scaffold, "native_encoder", lambda: None)
+    toys.tokenizer(chat_template={"default": "{{ 1 }}", "tools": "{{ 2 }}"}).save_pretrained(tmp_path / "new")
+    toys.tokenizer().save_pretrained(tmp_path / "new")
+    assert ScaffoldTokenizerFast.from_pretrained(tmp_path / "new").chat_template is None
+    (tmp_path / "new" / ".saved-x").mkdir()
+    with pytest.raises(OSError, match="cut off; load it once where hf_scaffold is installed") as raised:
+        ScaffoldTokenizerFast.from_pretrained(tmp_path / "new")
+    assert Path(raised.value.filename) == tmp_path / "new"
 
 
 KINDS = {
