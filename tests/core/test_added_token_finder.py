@@ -113,6 +113,13 @@ def test_of_two_alike_the_last_counts():
         assert {*found(contents, "abab")} <= {*last.values(), ord("b")}
 
 
+def test_space_between_two_that_strip_it_is_the_first_one_s():
+    """It needn't be left to `tokenizers`."""
+    tokens = [("[a]", 1000), ("[b]", 1001)]
+    finder = AddedTokenFinder([(*token, False, True, True, False, False) for token in tokens])
+    assert ENCODER.encode_one("x [a] \n[b] y", finder) == [ord("x"), 1000, 1001, ord("y")]
+
+
 @pytest.mark.parametrize("length", [2, 31, 127, 128, 129, 255, 256, 257, 1000])
 def test_tokens_at_every_place_around_what_is_looked_at_together(length):
     """Bytes are passed over by the hundred, and texts read block by block."""

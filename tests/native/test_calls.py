@@ -386,6 +386,9 @@ def test_long_texts_are_cut_where_it_makes_no_difference(preset, english_text):
     nasty = "".join(random_text(rng, made) for _ in range(5000))
     text = english_text[:280_000]
     texts = [text, nasty * (280_000 // len(nasty) + 1), "no break" * 40_000, "a", "é" + text]
+    texts += [
+        "x" * n + " Arizona" * 35_000 for n in range(3)
+    ]  # blocks of 2**16 bytes end in one token and the next
     native, general = twins(made)
     expected = [general(text)["input_ids"] for text in texts]
     assert native(texts)["input_ids"] == expected
