@@ -4,6 +4,7 @@
 # make setup  .venv with the package and its test extras
 # make bench  our trainer and its peers on one file (FILE=path; default: the standard library's sources)
 # make bench-encode  our encoder and its peers, likewise
+# make bench-fresh  our encoder and its peers on a dozen kinds of text, each seen once
 # make notebooks  run the notebooks and store what they show
 # make lint   ruff, mypy, clang-format, compiler warnings
 # make test-lowest  the tokenizer's tests on the lowest transformers and tokenizers there is support for
@@ -21,7 +22,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-all test-lowest setup bench bench-encode notebooks lint explore fuzz mutants attack debug-test debug-fuzz debug-attack tsan-test clean
+.PHONY: demo test test-all test-lowest setup bench bench-encode bench-fresh notebooks lint explore fuzz mutants attack debug-test debug-fuzz debug-attack tsan-test clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
@@ -39,6 +40,10 @@ bench: $(VENV)/bench-extras
 
 bench-encode: $(VENV)/bench-extras
 	$(BIN)/python benchmarks/encode.py $(FILE)
+
+# transformers needs another release of tokenizers.
+bench-fresh: $(VENV)/bench-extras $(VENV)-tokenizers-1/installed
+	$(BIN)/python benchmarks/fresh.py --tokenizers-1 $(VENV)-tokenizers-1/bin/python $(FILE)
 
 notebooks: $(VENV)/test-extras
 	$(BIN)/python notebooks/run.py
@@ -133,6 +138,11 @@ $(VENV)/bench-extras: $(VENV)/installed
 	$(BIN)/pip install -q '.[bench]'
 	touch $@
 
+$(VENV)-tokenizers-1/installed:
+	$(PYTHON) -m venv $(VENV)-tokenizers-1
+	$(VENV)-tokenizers-1/bin/pip install -q tokenizers==1.0.0rc3 numpy typer
+	touch $@
+
 $(VENV)-lowest/installed: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/pip install -q '.[parquet]' $(LOWEST) dill hypothesis jinja2 protobuf pytest pytest-randomly pytest-xdist
@@ -149,4 +159,4 @@ $(VENV)-tsan/installed: $(SOURCES)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-debug $(VENV)-tsan $(VENV)-lowest build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-debug $(VENV)-tsan $(VENV)-lowest $(VENV)-tokenizers-1 build dist *.egg-info

@@ -169,8 +169,12 @@ def ours_plain(setting: Setting) -> Encoder:
     return call_encoder(ours(setting, PLAIN))
 
 
-def ours_arrays(setting: Setting) -> Encoder:
-    return Encoder(encode=ours(setting).encode_batch_to_arrays, rows=lambda arrays: arrays)
+def ours_arrays(setting: Setting, name: str = SCAFFOLD) -> Encoder:
+    return Encoder(encode=ours(setting, name).encode_batch_to_arrays, rows=lambda arrays: arrays)
+
+
+def ours_plain_arrays(setting: Setting) -> Encoder:
+    return ours_arrays(setting, PLAIN)
 
 
 def ours_arrow(setting: Setting) -> Encoder:
@@ -214,6 +218,14 @@ def tokenizers(setting: Setting) -> Encoder:
 
     tokenizer = Tokenizer.from_file(setting.stock_file)
     return encodings_encoder(tokenizer, tokenizer.encode_batch_fast)
+
+
+def tokenizers_1(setting: Setting) -> Encoder:
+    """Release 1.0, in an environment of its own."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(setting.stock_file)
+    return Encoder(encode=lambda texts: [encoding.ids for encoding in tokenizer.encode_batch(texts)])
 
 
 def tiktoken(setting: Setting) -> Encoder:
@@ -270,6 +282,22 @@ def fastokens_arrays(setting: Setting) -> Encoder:
 
 CALL = ("encode", "decode", "sentence", "map")
 LISTS = ("encode", "decode", "sentence")
+
+# What text seen once is encoded with: plain BPE throughout, so that ids must agree.
+FRESH = {
+    "arrays": {
+        "hf_scaffold": Peer(ours_plain_arrays, ("fresh",)),
+        "gigatoken": Peer(gigatoken_arrays, ("fresh",)),
+        "fastokens": Peer(fastokens_arrays, ("fresh",)),
+    },
+    "lists": {
+        "hf_scaffold": Peer(ours_plain, ("fresh",)),
+        "gigatoken": Peer(gigatoken_lists, ("fresh",)),
+        "fastokens": Peer(fastokens_lists, ("fresh",)),
+        "tokenizers": Peer(tokenizers, ("fresh",)),
+        "tokenizers 1": Peer(tokenizers_1, ("fresh",)),
+    },
+}
 
 ENCODERS: dict[str, Peer] = {
     "hf_scaffold, lists": Peer(ours_lists, CALL, SCAFFOLD),

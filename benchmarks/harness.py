@@ -58,13 +58,15 @@ def installed(peer: str) -> bool:
     return True
 
 
-def measure(script: str, spec: Mapping[str, Any], env: Mapping[str, str] | None = None) -> Run:
+def measure(
+    script: str, spec: Mapping[str, Any], env: Mapping[str, str] | None = None, python: str = sys.executable
+) -> Run:
     """Run a script's child in a process of its own: what it found, its time, CPU time and peak memory.
 
     Linux counts the parent's own peak memory as the child's, so this process has to stay small.
     """
     threads = {"RAYON_NUM_THREADS": str(spec["threads"]), "TOKENIZERS_PARALLELISM": "true"}
-    command = [sys.executable, script, "--child", json.dumps(spec)]
+    command = [python, script, "--child", json.dumps(spec)]
     with tempfile.TemporaryFile() as log:
         start = time.perf_counter()
         child = subprocess.Popen(

@@ -62,6 +62,38 @@ def test_encoders_are_compared(english_text, tmp_path):
         assert min(one["cold_s"], *one["warm_s"], one["peak_mb"], one["n_ids"]) > 0
 
 
+def test_encoders_are_compared_on_text_seen_once(english_text, tmp_path):
+    text, runs = tmp_path / "text.txt", tmp_path / "runs.json"
+    text.write_text(english_text[:100_000], encoding="utf-8")
+    kinds = ["numbers", "logs", "base64", "tables"]  # the others are downloaded
+    options = ["--kinds", ";".join(kinds), "--limit-mb", "0.03", "--rounds", "1", "--vocab-size", "600"]
+    output = run("fresh.py", text, *options, "--cache", tmp_path / "cache", "--json", runs)
+    assert output.count("geometric mean") >= 1
+    assert "All ids agree." in output
+    found = json.loads(runs.read_text())["runs"]
+    assert {(run["form"], run["kind"]) for run in found} == {
+        (f, k) for f in ("arrays", "lists") for k in kinds
+    }
+    assert {run["peer"] for run in found} >= {"hf_scaffold", "tokenizers"}
+    for one in found:
+        assert one["n_bytes"] >= 30_000
+        assert min(one["seconds"]) > 0
+
+
+def test_documents_are_whole_characters_and_not_the_same_twice(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(FOLDER)
+    texts = importlib.import_module("fresh_texts")
+    kind = texts.Kind("made up", lambda folder: (f"{i} 語é🙂" * 7 for i in range(1000)))
+    found = texts.documents(kind, 100, 5000, tmp_path)
+    assert "".join(found) == "".join(kind.pieces(tmp_path))[: len("".join(found))]
+    assert all(97 <= len(document.encode()) <= 100 for document in found)
+    assert 5000 <= sum(len(document.encode()) for document in found) < 5100
+    for kind in (texts.table_of_numbers, texts.log, texts.encoded_bytes, texts.aligned_table):
+        made = [texts.documents(kind, 500, 20_000, tmp_path) for _ in range(2)]
+        assert made[0] == made[1]
+        assert len({*made[0]}) == len(made[0]) == 40
+
+
 @pytest.mark.parametrize(
     ("peer", "finding", "verdict"),
     [

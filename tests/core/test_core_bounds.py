@@ -309,6 +309,12 @@ def test_any_number_of_threads_will_do(n_threads):
     )
 
 
+@pytest.mark.parametrize("streams", [None, np.zeros(1, np.uint64), np.zeros(3, np.uint64)], ids=str)
+def test_dropout_needs_a_stream_for_each_text(streams):
+    with pytest.raises(ValueError, match="dropout needs 2 streams, one for each text"):
+        plain_encoder().encode(["x", "y"], NONE, 1, 0.5, streams)
+
+
 @pytest.mark.parametrize("dropout", [float("nan"), float("inf"), -1, 2, 1e-40])
 def test_any_dropout_will_do(dropout):
     encoder = TextEncoder("gpt2", BYTES, XY, {})

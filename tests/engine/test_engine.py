@@ -338,6 +338,23 @@ def test_ids_that_are_shared_or_out_of_proportion_are_refused(tmp_path, ids, mes
         hs.Encoder(*files)
 
 
+def test_special_tokens_that_frame_a_text_are_there(tmp_path):
+    toys.tokenizer(post_processor="bos and eos").save_pretrained(tmp_path)
+    tokenizer = (tmp_path / "tokenizer.json").read_bytes()
+    content = json.loads(tokenizer)
+    content["post_processor"]["special_tokens"]["<|eos|>"]["ids"] = [9999]
+    with pytest.raises(ArtifactError, match="the post-processor adds the id 9999, which no token has"):
+        hs.Encoder(json.dumps(content), (tmp_path / "scaffold.json").read_bytes())
+
+
+def test_merges_have_the_prefix_of_their_model(tmp_path):
+    toys.tokenizer().save_pretrained(tmp_path)
+    content = json.loads((tmp_path / "tokenizer.json").read_bytes())
+    content["model"]["continuing_subword_prefix"] = "##"
+    with pytest.raises(ArtifactError, match="names or makes a token that is neither public nor a scaffold"):
+        hs.Encoder(json.dumps(content), (tmp_path / "scaffold.json").read_bytes())
+
+
 def test_a_folder_without_the_files_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such folder"):
         hs.Encoder.from_pretrained(tmp_path / "none")
