@@ -13,6 +13,7 @@
 
 #include "hash_seed.hpp"
 #include "json_cursor.hpp"
+#include "pair_key.hpp"
 #include "utf8.hpp"
 #include "widths.hpp"
 
@@ -216,6 +217,7 @@ private:
 
     void read_merges(JsonCursor& at) {
         std::vector<bool> is_made(ends_.size());
+        std::vector<std::uint64_t> pairs;
         std::string merged;
         at.array([&] {
             merged.clear();
@@ -226,10 +228,13 @@ private:
                 merged += token;
             });
             if (rules_.size() - begin != 2) throw Unusual{};
+            pairs.push_back(pair_key(rules_[begin], rules_[begin + 1]));
             rules_.push_back(id_of(merged));
             if (rules_.back() >= first_scaffold_) is_made[rules_.back() - first_scaffold_] = true;
         });
         if (!std::all_of(is_made.begin(), is_made.end(), [](bool made) { return made; })) throw Unusual{};
+        std::sort(pairs.begin(), pairs.end());
+        if (std::adjacent_find(pairs.begin(), pairs.end()) != pairs.end()) throw Unusual{};
     }
 
     // The largest id of all has no next one.

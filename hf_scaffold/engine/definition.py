@@ -245,7 +245,11 @@ def _misfits(model: Model) -> Iterator[str]:
     n = len(prefix)
     made = [left + right[n:] for left, right in merges]
     known = vocab.keys() | demolish.keys()
+    seen = set()
     for rank, (left, right) in enumerate(merges):
+        if (left, right) in seen:
+            yield f"merges[{rank}], ({shown(left)}, {shown(right)}), is there twice"
+        seen.add((left, right))
         if not (known >= {left, right, made[rank]} and right.startswith(prefix)):
             pair = f"({shown(left)}, {shown(right)})"
             yield f"merges[{rank}], {pair}, names or makes a token that is neither public nor a scaffold"

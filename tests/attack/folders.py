@@ -155,6 +155,7 @@ def use_tokenizer(folder: Path) -> None:
 
     import hf_scaffold as hs
 
+    check_encoder(folder)
     stock = cache(partial(load_stock, folder))
     with_auto_map = partial(load_stock, folder, with_auto_map=True)
     tok = attempt("load", lambda: AutoTokenizer.from_pretrained(str(folder)), stock, with_auto_map)
@@ -173,6 +174,25 @@ def use_tokenizer(folder: Path) -> None:
     for name, other in (("reload", reloaded), ("pickle", copied)):
         if attempt(name, lambda other=other: other(TEXTS)["input_ids"]) != expected:
             raise Finding(name, "other ids than before")
+
+
+def check_encoder(folder: Path) -> None:
+    """What `Encoder` reads gives the ids of `tokenizers` with the same model."""
+    import hf_scaffold as hs
+    from hf_scaffold.engine import general
+
+    try:
+        encoder = attempt("load", lambda: hs.Encoder.from_pretrained(folder))
+    except Refusal:
+        return
+    allowed = frozenset(encoder.special_tokens)
+    for text in TEXTS:
+        theirs = partial(lambda text: general.encoder(encoder._definition, allowed)(text), text)
+        found = attempt("encode", partial(encoder.encode, text, allowed_special="all"), theirs)
+        if raised(theirs) is None and found != theirs():
+            raise Finding("encode", "Encoder differs from tokenizers", f"{text!r}: {found}\n{theirs()}")
+        in_general = partial(lambda ids: general.decoder(encoder._definition).decode(ids), found)
+        attempt("decode", partial(encoder.decode, found), in_general)
 
 
 def load_stock(folder: Path, with_auto_map: bool = False) -> Any:

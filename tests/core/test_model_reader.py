@@ -137,6 +137,7 @@ def test_takes(tokenizer, of_scaffold):
         (document(), scaffold() + b"x"),
         (document(), scaffold(merges='[["a", "b", "ab"]]')),
         (document(), scaffold(merges='[["a"]]')),
+        (document(), scaffold(merges='[["a", "b"], ["a", "b"]]')),
         (document(), scaffold(merges='[["b", "a"]]')),  # makes what is no token
         (document(), scaffold(merges='[["a", "c"]]')),
         (document(), scaffold(demolish='{"ab": ["a", "b"]}')),  # is public

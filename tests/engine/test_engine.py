@@ -347,6 +347,15 @@ def test_special_tokens_that_frame_a_text_are_there(tmp_path):
         hs.Encoder(json.dumps(content), (tmp_path / "scaffold.json").read_bytes())
 
 
+def test_merges_are_there_once(tmp_path):
+    """`tokenizers` takes the last of two, the compiled encoder the first."""
+    toys.tokenizer().save_pretrained(tmp_path)
+    scaffold = json.loads((tmp_path / "scaffold.json").read_bytes())
+    scaffold["merges"].append(scaffold["merges"][0])
+    with pytest.raises(ArtifactError, match=r"merges\[\d+\], \(.*\), is there twice"):
+        hs.Encoder((tmp_path / "tokenizer.json").read_bytes(), json.dumps(scaffold))
+
+
 def test_merges_have_the_prefix_of_their_model(tmp_path):
     toys.tokenizer().save_pretrained(tmp_path)
     content = json.loads((tmp_path / "tokenizer.json").read_bytes())
