@@ -168,12 +168,12 @@ tok = toys.tokenizer()
 tok(["Arizona"], padding=True), tok.decode([1])
 from hf_scaffold.engine.bare import BareEncoder
 from hf_scaffold.engine.definition import Definition
+from hf_scaffold.engine.model import Model
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 vocab = {"a": 0, "b": 1, "ab": 10**8}
-bare = BareEncoder(Definition(
-    vocab, [["a", "b"], ["ab", "a"]], {"aba": ["ab", "a"]}, [], {}, None, {"type": "ByteLevel",
-    "add_prefix_space": False, "use_regex": True}, None, [], [],
-))
+model = Model(vocab, [["a", "b"], ["ab", "a"]], {"aba": ["ab", "a"]}, {})
+gpt2 = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+bare = BareEncoder(Definition(model, [], None, gpt2, None, [], []))
 assert bare.encode("abaab", frozenset()) == [10**8, 0, 10**8]
 assert len(bare.numbers) < 5000
 assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
