@@ -35,8 +35,6 @@ public:
     // -1 if it isn't there.
     token_id_t operator[](std::string_view token) const { return const_cast<TokenMap*>(this)->find(token).id; }
 
-    std::size_t size() const { return size_; }
-
 private:
     struct Slot {
         const char* data;
