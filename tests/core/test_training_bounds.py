@@ -66,6 +66,23 @@ def test_replay_checks_its_rules(rule):
         MergeReplay(*arrays, np.zeros((1, 2), np.int32))
 
 
+X, Y, W, Z, M = range(5)
+
+
+@pytest.mark.parametrize(
+    ("symbols", "rules", "found"),
+    [
+        ([X, Y, Y], [(X, Y, X)], [2]),  # applies again to what it made
+        # After two rules X and Y stand where they stood at first; what they merge into merges in turn.
+        ([X, Y, W, W, Y], [(Y, W, Z), (Z, W, Y), (X, Y, M), (M, Y, X)], [1, 1, 1, 1]),
+    ],
+)
+def test_replay_of_rules_that_make_what_was_there_before(symbols, rules, found):
+    tokens = [b"x", b"y", b"w", b"z", b"m"]
+    arrays = (np.array(symbols, np.int32), np.array([0, len(symbols)], np.int64), np.array([1], np.int64))
+    assert MergeReplay(*arrays, tokens, np.array(rules, np.int32)).replay() == found
+
+
 @pytest.mark.parametrize("kind", [MergeLoop, AmbiguousMergeLoop])
 def test_a_loop_is_set_up_once(kind):
     loop = kind(**GIVEN)

@@ -307,7 +307,9 @@ class Outcome:
         """The test that failed, or was running when the program died."""
         failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", self.output, re.MULTILINE)
         running = re.findall(
-            r"^(?:\[gw\d+\].*? )?(tests/\S+::[^\n]+?)(?: [A-Z]+ .*)?$", self.output, re.MULTILINE
+            r"^(?:\[gw\d+\].*? )?(tests/\S+::[^\n]+?)(?: [A-Z]+ .*| Fatal Python error.*)?$",
+            self.output,
+            re.MULTILINE,
         )
         return [*failed, *running[-1:], "?"][0].strip()
 
