@@ -143,8 +143,11 @@ class Definition(NamedTuple):
 
 def _object(source: str, content: str | bytes) -> Entry:
     try:
-        value = parse(content)
-    except ValueError as error:  # UnicodeDecodeError included
+        text = content if isinstance(content, str) else bytes(content).decode()
+        value = parse(text)
+        # A lone surrogate is no text.
+        (json.dumps(value, ensure_ascii=False) if "\\u" in text else text).encode()
+    except (ValueError, RecursionError) as error:
         raise ArtifactError(f"{source} is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise ArtifactError(f"{source} holds no JSON object")
@@ -173,7 +176,7 @@ def _tokenizer_violations(content: Entry) -> Iterator[str]:
             yield f"model.{name} must be a string or null"
     try:
         _frame(content.get("post_processor"))
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         yield f"post_processor can't be read: {type(error).__name__}: {error}"
 
 
@@ -271,7 +274,8 @@ def _frame(entry: Mapping[str, Any] | None) -> tuple[list[int], list[int]]:
     """The ids that a post-processor puts before and after a single text.
 
     Raises:
-        KeyError, TypeError, ValueError: it is none that `tokenizers` knows, or leaves the text out.
+        LookupError, TypeError, ValueError, AttributeError, RecursionError: it is none that `tokenizers`
+            knows, or leaves the text out.
     Example:
         >>> _frame({"type": "BertProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]})
         ([0], [2])

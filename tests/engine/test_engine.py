@@ -347,6 +347,33 @@ def test_special_tokens_that_frame_a_text_are_there(tmp_path):
         hs.Encoder(json.dumps(content), (tmp_path / "scaffold.json").read_bytes())
 
 
+LONE = "\ud800"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (
+            "tokenizer.json",
+            {"post_processor": {"type": "BertProcessing", "sep": ["<|eos|>"], "cls": ["<|bos|>", 0]}},
+            "post_processor can't be read: IndexError",
+        ),
+        ("tokenizer.json", {"added_tokens": [{"id": 0, "content": LONE}]}, "surrogates not allowed"),
+        ("tokenizer.json", {"model": {"type": "BPE", "vocab": {LONE: 0}}}, "surrogates not allowed"),
+        ("tokenizer.json", {"normalizer": {LONE: 0}}, "surrogates not allowed"),
+        ("scaffold.json", {"demolish": {LONE: []}}, "surrogates not allowed"),
+        ("scaffold.json", {"training": LONE}, "surrogates not allowed"),
+    ],
+    ids=str,
+)
+def test_what_no_text_holds_and_what_no_text_is_framed_by(tmp_path, name, change, message):
+    toys.tokenizer().save_pretrained(tmp_path)
+    content = json.loads((tmp_path / name).read_bytes())
+    (tmp_path / name).write_text(json.dumps(content | change))
+    with pytest.raises(ArtifactError, match=rf"{name}.*({message})"):
+        hs.Encoder.from_pretrained(tmp_path)
+
+
 def test_merges_are_there_once(tmp_path):
     """`tokenizers` takes the last of two, the compiled encoder the first."""
     toys.tokenizer().save_pretrained(tmp_path)
