@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
@@ -168,6 +169,9 @@ def _tokenizer_violations(content: Entry) -> Iterator[str]:
     added = content.get("added_tokens") or []
     if not isinstance(added, list) or not all(map(_is_added_token, added)):
         yield "added_tokens must be a list of objects with id, content, single_word, lstrip, rstrip, …"
+    contents = Counter(token for token, _ in _added_ids(content))
+    if twice := next((token for token, n in contents.items() if n > 1), None):
+        yield f"the added token {shown(twice)} is there twice"
     for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
         if not isinstance(content.get(name), dict | None):
             yield f"{name} must be an object or null"

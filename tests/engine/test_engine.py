@@ -374,6 +374,18 @@ def test_what_no_text_holds_and_what_no_text_is_framed_by(tmp_path, name, change
         hs.Encoder.from_pretrained(tmp_path)
 
 
+def test_added_tokens_are_there_once(tmp_path):
+    """`tokenizers` finds the last of two, the compiled encoder the one that isn't normalized."""
+    toys.tokenizer().save_pretrained(tmp_path)
+    content = json.loads((tmp_path / "tokenizer.json").read_bytes())
+    content["added_tokens"].append(content["added_tokens"][0] | {"id": 9999, "normalized": True})
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(
+        ArtifactError, match=r"tokenizer.json can't be used: the added token '.*' is there twice"
+    ):
+        hs.Encoder.from_pretrained(tmp_path)
+
+
 def test_merges_are_there_once(tmp_path):
     """`tokenizers` takes the last of two, the compiled encoder the first."""
     toys.tokenizer().save_pretrained(tmp_path)
