@@ -88,8 +88,9 @@ mutants: $(VENV)/build-extras
 
 # The sanitizers' run time has to be there before Python's first allocation. Leaks are not looked for: CPython
 # itself keeps memory until it exits.
-DEBUG_TESTS := $(patsubst %,tests/%.py,core/test_encoder core/test_model_reader text/test_pre_tokenizers counting/test_counter \
-	training/test_trainer training/test_alphabets training/test_history native/test_calls)
+DEBUG_TESTS := $(patsubst %,tests/%.py,core/test_encoder core/test_model_reader \
+	text/test_pre_tokenizers counting/test_counter training/test_trainer training/test_alphabets \
+	training/test_history native/test_calls)
 SANITIZED = LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	ASAN_OPTIONS=detect_leaks=0 $(VENV)-debug/bin/
 debug-test: $(VENV)-debug/installed

@@ -284,18 +284,18 @@ CALL = ("encode", "decode", "sentence", "map")
 LISTS = ("encode", "decode", "sentence")
 
 # What text seen once is encoded with: plain BPE throughout, so that ids must agree.
-FRESH = {
+FRESH: dict[str, dict[str, Callable[[Setting], Encoder]]] = {
     "arrays": {
-        "hf_scaffold": Peer(ours_plain_arrays, ("fresh",)),
-        "gigatoken": Peer(gigatoken_arrays, ("fresh",)),
-        "fastokens": Peer(fastokens_arrays, ("fresh",)),
+        "hf_scaffold": ours_plain_arrays,
+        "gigatoken": gigatoken_arrays,
+        "fastokens": fastokens_arrays,
     },
     "lists": {
-        "hf_scaffold": Peer(ours_plain, ("fresh",)),
-        "gigatoken": Peer(gigatoken_lists, ("fresh",)),
-        "fastokens": Peer(fastokens_lists, ("fresh",)),
-        "tokenizers": Peer(tokenizers, ("fresh",)),
-        "tokenizers 1": Peer(tokenizers_1, ("fresh",)),
+        "hf_scaffold": ours_plain,
+        "gigatoken": gigatoken_lists,
+        "fastokens": fastokens_lists,
+        "tokenizers": tokenizers,
+        "tokenizers 1": tokenizers_1,
     },
 }
 

@@ -43,7 +43,7 @@ DOCUMENT_SIZE, BATCH_SIZE = 4000, 1000  # bytes, documents
 def encode_once(form: str, peer: str, folder: str, kind: str, threads: int) -> Run:
     """The time of each call, one pass over the text, and a digest of the ids."""
     texts: list[str] = json.loads(Path(folder, "texts", kind).read_text(encoding="utf-8"))
-    encoder = FRESH[form][peer].load(Setting(Path(folder), Path(), threads))
+    encoder = FRESH[form][peer](Setting(Path(folder), Path(), threads))
     seconds: list[float] = []
     batches: list[Any] = []
     for at in range(0, len(texts), BATCH_SIZE):

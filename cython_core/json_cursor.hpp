@@ -59,7 +59,7 @@ public:
         const char* begin = at_;
         std::int64_t number = 0;
         while (at_ != end_ && *at_ >= '0' && *at_ <= '9' && number <= LARGEST) number = number * 10 + (*at_++ - '0');
-        const bool has_zeros = *begin == '0' && at_ - begin > 1;
+        const bool has_zeros = at_ - begin > 1 && *begin == '0';
         if (at_ == begin || has_zeros || number > LARGEST) throw Unusual{};
         return static_cast<token_id_t>(number);
     }

@@ -18,16 +18,15 @@ def encoder(definition: Definition, allowed_special: Set[str]) -> Callable[[str]
     from tokenizers.models import BPE
 
     tokenizer = _finder(definition, allowed_special)
-    scaffolds = {token: FIRST_SCAFFOLD_ID + i for i, token in enumerate(definition.model.demolish)}
-    vocab = definition.model.vocab
+    model = definition.model
+    scaffolds = {token: FIRST_SCAFFOLD_ID + i for i, token in enumerate(model.demolish)}
     tokenizer.model = BPE(
-        vocab=vocab | scaffolds,
-        merges=[(left, right) for left, right in definition.model.merges],
-        **definition.model.settings,
+        vocab=model.vocab | scaffolds,
+        merges=[(left, right) for left, right in model.merges],
+        **model.settings,
     )
     replacements = {
-        scaffolds[token]: [vocab[part] for part in parts]
-        for token, parts in definition.model.demolish.items()
+        scaffolds[token]: [model.vocab[part] for part in parts] for token, parts in model.demolish.items()
     }
 
     def encode(text: str) -> list[int]:
@@ -63,9 +62,10 @@ def locator(definition: Definition, allowed_special: Set[str]) -> Callable[[str,
     from tokenizers.models import BPE
 
     symbols = _finder(definition, allowed_special)
-    symbols.model = BPE(vocab=definition.model.vocab, merges=[], **definition.model.settings)
-    tokens = {token_id: token for token, token_id in definition.model.vocab.items()}
-    n_prefix = len(definition.model.settings.get("continuing_subword_prefix", ""))
+    model = definition.model
+    symbols.model = BPE(vocab=model.vocab, merges=[], **model.settings)
+    tokens = {token_id: token for token, token_id in model.vocab.items()}
+    n_prefix = len(model.settings.get("continuing_subword_prefix", ""))
 
     def locate(text: str, ids: list[int]) -> Located:
         found = symbols.encode(text, add_special_tokens=False)

@@ -57,6 +57,11 @@ def folder(tmp_path):
     return folder
 
 
+def save_old_again(folder):
+    save(folder, OLD)
+    (folder / "d.py").unlink(missing_ok=True)
+
+
 def failing(monkeypatch, at, failure):
     """Let the call of this number fail; returns the list of those that were made."""
     made = []
@@ -117,9 +122,7 @@ def test_whichever_call_fails_all_files_are_old_or_new(failure, folder, monkeypa
     outcomes, at, n_calls = set(), 0, 0
     while at <= n_calls:
         at += 1
-        save(folder, OLD)
-        with suppress(FileNotFoundError):
-            (folder / "d.py").unlink()
+        save_old_again(folder)
         with monkeypatch.context() as patched:
             made = failing(patched, at, failure)
             named = named_by(folder, lambda: save(folder, NEW))
@@ -142,9 +145,7 @@ def test_wherever_ctrl_c_falls_nothing_is_left_over(folder, monkeypatch):
     outcomes, at, n_moments = set(), 0, 0
     while at <= n_moments:
         at += 1
-        save(folder, OLD)
-        with suppress(FileNotFoundError):
-            (folder / "d.py").unlink()
+        save_old_again(folder)
         n_moments = 0
 
         def count(frame, event, argument, at=at):
@@ -173,9 +174,7 @@ def test_wherever_it_is_killed_all_files_are_old_or_new(folder, monkeypatch):
     outcomes, at, code = set(), 0, -signal.SIGKILL
     while code:
         at += 1
-        save(folder, OLD)
-        with suppress(FileNotFoundError):
-            (folder / "d.py").unlink()
+        save_old_again(folder)
         child = os.fork()
         if not child:
             failing(monkeypatch, at, lambda: os.kill(os.getpid(), signal.SIGKILL))
