@@ -14,7 +14,7 @@
 #include "dice.hpp"
 #include "hash_seed.hpp"
 #include "interrupt.hpp"
-#include "joints.hpp"
+#include "linear_bpe.hpp"
 #include "pair_key.hpp"
 #include "replacements.hpp"
 #include "utf8.hpp"
@@ -150,7 +150,7 @@ private:
 
 class BpeEncoder {
 public:
-    explicit BpeEncoder(std::size_t n_rules) : rules_(n_rules), joints_(n_rules), byte_ids_(256, NO_ID) {
+    explicit BpeEncoder(std::size_t n_rules) : rules_(n_rules), linear_(n_rules), byte_ids_(256, NO_ID) {
         if (n_rules >= RuleTable::NO_RANK) throw std::overflow_error("more rules than there are ranks");
         most_rules_ = static_cast<std::uint32_t>(n_rules);
     }
@@ -158,7 +158,7 @@ public:
     // Bytes are set before rules are added.
     void set_byte(unsigned char byte, token_id_t token) {
         byte_ids_[byte] = token;
-        if (token != NO_ID) joints_.set_byte(byte, token);
+        if (token != NO_ID) linear_.set_byte(byte, token);
     }
     // Calling this makes pre-tokens be read as characters instead of bytes.
     CharacterTable& characters() {
@@ -169,8 +169,9 @@ public:
     void add_rule(token_id_t left, token_id_t right, token_id_t merged) {
         if (n_rules_ == most_rules_) throw std::length_error("more rules than announced");
         rules_.add(left, right, {n_rules_++, merged});
-        joints_.add_rule(left, right, merged);
+        linear_.add_rule(left, right, merged);
     }
+    void finish() { linear_.finish(); }
     // A pre-token of these bytes becomes this token, without merging.
     void add_whole(const byte_t* bytes, std::size_t n, token_id_t token) {
         wholes_.emplace(std::string(reinterpret_cast<const char*>(bytes), n), token);
@@ -180,7 +181,8 @@ public:
 
     // The most entries a look-up of a rule, a character or a whole pre-token compares. O(size of the tables).
     std::size_t longest_probe() const {
-        return std::max({rules_.longest_probe(), characters_.longest_probe(), longest_chain(wholes_)});
+        return std::max(
+            {rules_.longest_probe(), characters_.longest_probe(), linear_.longest_probe(), longest_chain(wholes_)});
     }
 
     // Appends the pre-token's tokens to `out`. Symbols without a token are dropped. `work` is scratch space; each
@@ -194,19 +196,21 @@ public:
                 return;
             }
         }
-        Steps steps(work.interrupt);
-        read(bytes, n, work, [&] {
-            steps.next();
-            merge(work, out);
-            work.nodes.clear();
-        });
-        merge(work, out);
+        const auto add = [&](token_id_t token) { replacements_.append(token, out); };
+        if (!by_character_ && linear_.encode(bytes, n, work.linear, work.interrupt, add)) return;
+        read(bytes, n, work);
+        if (work.nodes.size() <= SHORT) {
+            merge_by_scanning(work);
+        } else {
+            merge_by_queue(work, [] { return false; });
+        }
+        write(work, out);
     }
 
     // The same with BPE-dropout: before each merge the dice may drop candidates, in order; the first one kept is
     // merged. Ends when all are dropped.
     void encode(const unsigned char* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out, Dice dice) const {
-        read(bytes, n, work, [] {});
+        read(bytes, n, work);
         merge_by_queue(work, [&] { return dice.drops(); });
         write(work, out);
     }
@@ -228,117 +232,34 @@ private:
         }
     };
 
-    // A token, and how many of it stand in a row.
-    struct Run {
-        token_id_t token;
-        std::size_t length;
-    };
-
 public:
     struct Work {
         std::vector<Node> nodes;
         std::vector<Candidate> queue;
         std::vector<Candidate> dropped;
-        std::vector<Run> runs, more_runs;
+        LinearBpe::Work linear;
         Interrupt* interrupt = nullptr;  // polled in long pre-tokens
     };
 
 private:
     static constexpr std::size_t SHORT = 48;  // symbols up to which scanning beats the queue
-    static constexpr std::size_t MANY_RUNS = 64;
     static constexpr std::uint32_t END = std::numeric_limits<std::uint32_t>::max();
 
     std::uint32_t rank_of(const Node& left, const Node& right) const {
         return rules_.find(left.token, right.token).rank;
     }
 
-    // Makes a node of each symbol. Calls cut() between two bytes that no token reaches across.
-    template <class Cut>
-    void read(const unsigned char* bytes, std::size_t n, Work& work, Cut cut) const {
+    // Makes a node of each symbol.
+    void read(const unsigned char* bytes, std::size_t n, Work& work) const {
         work.nodes.clear();
+        const auto add = [&](token_id_t token) { work.nodes.push_back({token, 0, 0, 0}); };
         if (by_character_) {
-            characters_.read(bytes, n, [&](token_id_t token) { work.nodes.push_back({token, 0, 0, 0}); });
+            characters_.read(bytes, n, add);
             return;
         }
-        byte_t last = 0;
         for (const byte_t* at = bytes; at != bytes + n; ++at) {
-            if (byte_ids_[*at] == NO_ID) continue;
-            if (!work.nodes.empty() && !joints_.may_join(last, *at)) cut();
-            work.nodes.push_back({byte_ids_[*at], 0, 0, 0});
-            last = *at;
+            if (byte_ids_[*at] != NO_ID) add(byte_ids_[*at]);
         }
-    }
-
-    // Appends the tokens that the nodes merge into.
-    void merge(Work& work, std::vector<token_id_t>& out) const {
-        if (work.nodes.size() <= SHORT) {
-            merge_by_scanning(work);
-        } else if (is_run(work.nodes) && merge_run(work, out)) {
-            return;
-        } else {
-            merge_by_queue(work, [] { return false; });
-        }
-        write(work, out);
-    }
-
-    bool is_run(const std::vector<Node>& nodes) const {
-        return std::all_of(
-            nodes.begin(), nodes.end(), [&](const Node& node) { return node.token == nodes.front().token; });
-    }
-
-    // Appends what a run of one token merges into: spaces, dashes. The rule of lowest rank is applied everywhere at
-    // once, so tokens stay in a few runs. False, with nothing appended, if they don't or a token is late.
-    bool merge_run(Work& work, std::vector<token_id_t>& out) const {
-        std::vector<Run>& runs = work.runs;
-        runs.assign(1, {work.nodes.front().token, work.nodes.size()});
-        for (;;) {
-            RuleTable::Rule rule{RuleTable::NO_RANK, NO_ID};
-            token_id_t left = NO_ID, right = NO_ID;
-            for (std::size_t i = 0; i < runs.size(); ++i) {
-                for (std::size_t j = runs[i].length > 1 ? i : i + 1; j <= i + 1 && j < runs.size(); ++j) {
-                    const RuleTable::Rule& found = rules_.find(runs[i].token, runs[j].token);
-                    if (found.rank >= rule.rank) continue;
-                    rule = found;
-                    left = runs[i].token;
-                    right = runs[j].token;
-                }
-            }
-            if (rule.rank == RuleTable::NO_RANK) break;
-            if (joints_.is_late(rule.merged)) return false;
-            apply(left, right, rule.merged, runs, work.more_runs);
-            if (runs.size() > MANY_RUNS) return false;
-        }
-        for (const Run& run : runs) {
-            for (std::size_t i = 0; i < run.length; ++i) replacements_.append(run.token, out);
-        }
-        return true;
-    }
-
-    // Merges the pair wherever it is, left to right.
-    static void apply(
-        token_id_t left, token_id_t right, token_id_t merged, std::vector<Run>& runs, std::vector<Run>& made) {
-        made.clear();
-        const auto add = [&](token_id_t token, std::size_t length) {
-            if (length == 0) return;
-            if (!made.empty() && made.back().token == token) {
-                made.back().length += length;
-            } else {
-                made.push_back({token, length});
-            }
-        };
-        for (const Run& run : runs) {
-            if (left == right && run.token == left) {
-                add(merged, run.length / 2);
-                add(left, run.length % 2);
-            } else if (left != right && run.token == right && !made.empty() && made.back().token == left) {
-                if (--made.back().length == 0) made.pop_back();
-                add(merged, 1);
-                add(right, run.length - 1);
-            } else {
-                add(run.token, run.length);
-            }
-        }
-        runs.swap(made);
     }
 
     void write(const Work& work, std::vector<token_id_t>& out) const {
@@ -417,7 +338,7 @@ private:
     }
 
     RuleTable rules_;
-    Joints joints_;
+    LinearBpe linear_;
     std::uint32_t n_rules_ = 0;
     std::uint32_t most_rules_ = 0;
     std::vector<token_id_t> byte_ids_;

@@ -43,15 +43,9 @@ public:
         std::size_t home;    // the slot where the search starts
     };
 
-    explicit IdCache(HashKey key = {}, std::size_t n_slots = FIRST_SLOTS)
-        : key_(key), n_slots_(n_slots), slots_(make_large_array<Slot>(n_slots)) {
-        std::uninitialized_value_construct_n(slots_.get(), n_slots);
-    }
+    explicit IdCache(HashKey key = {}) : IdCache(key, FIRST_SLOTS, std::make_shared<Slabs>()) {}
     IdCache(const IdCache&) = delete;
     IdCache& operator=(const IdCache&) = delete;
-    ~IdCache() {
-        for (const Slab* slab = slab_.load(); slab != nullptr;) delete std::exchange(slab, slab->previous);
-    }
 
     // Makes the keys of n pre-tokens, the i-th from bounds[i] to bounds[i + 1], and prefetches their slots: with some
     // hundred keys made before the first find(), none waits for memory. Bytes up to `readable` may be read.
@@ -86,7 +80,7 @@ public:
     // than bytes, for which callers of find() may have no room.
     void add(const byte_t* bytes, std::size_t length, const Key& key, const token_id_t* ids, std::size_t n) {
         if (length > LONGEST || n > length || is_full()) return;
-        std::uint64_t values[2] = {0, static_cast<std::uint64_t>(n) << 32};
+        std::uint64_t values[2];
         token_id_t* block = nullptr;
         if (n <= INLINE_IDS && length <= INLINE) {
             token_id_t inlined[4] = {0, 0, 0, static_cast<token_id_t>(n)};
@@ -102,24 +96,14 @@ public:
             values[0] = reinterpret_cast<std::uintptr_t>(block);
             values[1] = BLOCK << 32;
         }
-        for (std::size_t i = key.home;; i = (i + 1) & (n_slots_ - 1)) {
-            Slot& slot = slots_[i];
-            std::uint64_t high = slot.high.load(std::memory_order_acquire);
-            if (high != EMPTY || !slot.high.compare_exchange_strong(high, BUSY, std::memory_order_acquire)) continue;
-            slot.low.store(key.low, std::memory_order_relaxed);
-            slot.values[0].store(values[0], std::memory_order_relaxed);
-            slot.values[1].store(values[1], std::memory_order_relaxed);
-            slot.high.store(key.high, std::memory_order_release);
-            size_.fetch_add(1, std::memory_order_relaxed);
-            return;
-        }
+        put(key, values);
     }
 
     bool is_full() const {
         return size_.load(std::memory_order_relaxed) >= n_slots_ / 2 || is_out_of_room_.load(std::memory_order_relaxed);
     }
     std::size_t size() const { return size_.load(std::memory_order_relaxed); }
-    std::size_t n_bytes() const { return n_slots_ * sizeof(Slot) + slab_bytes_.load(std::memory_order_relaxed); }
+    std::size_t n_bytes() const { return n_slots_ * sizeof(Slot) + slabs_->n_bytes(); }
 
     // Tells users of this cache to go on with its successor, so that its memory can be freed.
     void retire() { is_retired_.store(true, std::memory_order_relaxed); }
@@ -140,9 +124,9 @@ public:
     // The replacement of a full cache: four times as large, with the same content; at the largest size empty, so that
     // text of another kind finds room.
     std::shared_ptr<IdCache> successor() const {
-        if (n_slots_ >= LAST_SLOTS) return std::make_shared<IdCache>(key_, LAST_SLOTS);
-        auto larger = std::make_shared<IdCache>(key_, n_slots_ * 4);
-        for (std::size_t i = 0; i < n_slots_; ++i) larger->add_copy(slots_[i]);
+        if (n_slots_ >= LAST_SLOTS) return made(key_, LAST_SLOTS, std::make_shared<Slabs>());
+        const std::shared_ptr<IdCache> larger = made(key_, n_slots_ * 4, slabs_);
+        for (std::size_t i = 0; i < n_slots_; ++i) larger->put_copy(slots_[i]);
         return larger;
     }
 
@@ -192,32 +176,75 @@ private:
     };
 
     // Room for blocks, which one after another are cut off it. A malloc for each would take longer than merging.
-    struct Slab {
-        Slab(std::size_t size, std::size_t used, Slab* previous)
-            : words(new token_id_t[size]), size(size), used(used), previous(previous) {}
+    class Slabs {
+    public:
+        Slabs() = default;
+        Slabs(const Slabs&) = delete;
+        Slabs& operator=(const Slabs&) = delete;
+        ~Slabs() {
+            for (const Slab* slab = last_.load(); slab != nullptr;) delete std::exchange(slab, slab->previous);
+        }
 
-        std::unique_ptr<token_id_t[]> words;
-        std::size_t size;
-        std::atomic<std::size_t> used;  // beyond the size once it is full
-        Slab* previous;
+        std::size_t n_bytes() const { return n_bytes_.load(std::memory_order_relaxed); }
+
+        // Null where that would take a slab beyond so many bytes.
+        token_id_t* block(std::size_t size, std::size_t most_bytes) {
+            for (;;) {
+                Slab* slab = last_.load(std::memory_order_acquire);
+                if (slab != nullptr) {
+                    const std::size_t at = slab->used.fetch_add(size, std::memory_order_relaxed);
+                    if (at + size <= slab->size) return slab->words.get() + at;
+                }
+                if (n_bytes() >= most_bytes) return nullptr;
+                auto larger = std::make_unique<Slab>(std::max(SLAB, size), size, slab);
+                if (!last_.compare_exchange_strong(slab, larger.get(), std::memory_order_acq_rel)) continue;
+                n_bytes_.fetch_add(larger->size * sizeof(token_id_t), std::memory_order_relaxed);
+                return larger.release()->words.get();
+            }
+        }
+
+    private:
+        struct Slab {
+            Slab(std::size_t size, std::size_t used, Slab* previous)
+                : words(new token_id_t[size]), size(size), used(used), previous(previous) {}
+
+            std::unique_ptr<token_id_t[]> words;
+            std::size_t size;
+            std::atomic<std::size_t> used;  // beyond the size once it is full
+            Slab* previous;
+        };
+
+        std::atomic<Slab*> last_{nullptr};
+        std::atomic<std::size_t> n_bytes_{0};
     };
+
+    IdCache(HashKey key, std::size_t n_slots, std::shared_ptr<Slabs> slabs)
+        : key_(key), n_slots_(n_slots), slots_(make_large_array<Slot>(n_slots)), slabs_(std::move(slabs)) {
+        std::uninitialized_value_construct_n(slots_.get(), n_slots);
+    }
+
+    static std::shared_ptr<IdCache> made(HashKey key, std::size_t n_slots, std::shared_ptr<Slabs> slabs) {
+        return std::shared_ptr<IdCache>(new IdCache(key, n_slots, std::move(slabs)));
+    }
 
     // Null once slabs take as much memory as the slots.
     token_id_t* new_block(std::size_t size) {
-        for (;;) {
-            Slab* slab = slab_.load(std::memory_order_acquire);
-            if (slab != nullptr) {
-                const std::size_t at = slab->used.fetch_add(size, std::memory_order_relaxed);
-                if (at + size <= slab->size) return slab->words.get() + at;
-            }
-            if (slab_bytes_.load(std::memory_order_relaxed) >= n_slots_ * sizeof(Slot)) {
-                is_out_of_room_.store(true, std::memory_order_relaxed);
-                return nullptr;
-            }
-            auto larger = std::make_unique<Slab>(std::max(SLAB, size), size, slab);
-            if (!slab_.compare_exchange_strong(slab, larger.get(), std::memory_order_acq_rel)) continue;
-            slab_bytes_.fetch_add(larger->size * sizeof(token_id_t), std::memory_order_relaxed);
-            return larger.release()->words.get();
+        token_id_t* const block = slabs_->block(size, n_slots_ * sizeof(Slot));
+        if (block == nullptr) is_out_of_room_.store(true, std::memory_order_relaxed);
+        return block;
+    }
+
+    void put(const Key& key, const std::uint64_t (&values)[2]) {
+        for (std::size_t i = key.home;; i = (i + 1) & (n_slots_ - 1)) {
+            Slot& slot = slots_[i];
+            std::uint64_t high = slot.high.load(std::memory_order_acquire);
+            if (high != EMPTY || !slot.high.compare_exchange_strong(high, BUSY, std::memory_order_acquire)) continue;
+            slot.low.store(key.low, std::memory_order_relaxed);
+            slot.values[0].store(values[0], std::memory_order_relaxed);
+            slot.values[1].store(values[1], std::memory_order_relaxed);
+            slot.high.store(key.high, std::memory_order_release);
+            size_.fetch_add(1, std::memory_order_relaxed);
+            return;
         }
     }
 
@@ -248,27 +275,17 @@ private:
         }
     }
 
-    void add_copy(const Slot& slot) {
+    // The copy shares the slot's block.
+    void put_copy(const Slot& slot) {
         const std::uint64_t high = slot.high.load(std::memory_order_acquire);
-        if (high <= BUSY) return;
-        const Key key = with_home(slot.low, high);
-        if (const token_id_t* block = slot.block()) {
-            const byte_t* bytes = reinterpret_cast<const byte_t*>(block + 1 + block[0]);
-            add(bytes, length_of(high), key, block + 1, static_cast<std::size_t>(block[0]));
-        } else {
-            token_id_t ids[SPARE];
-            token_id_t* end = ids;
-            slot.copy_inline_ids(end);
-            add(nullptr, length_of(high), key, ids, static_cast<std::size_t>(end - ids));
-        }
+        if (high > BUSY) put(with_home(slot.low, high), {slot.values[0], slot.values[1]});
     }
 
     HashKey key_;
     std::size_t n_slots_;  // a power of two
     LargeArray<Slot> slots_;
+    std::shared_ptr<Slabs> slabs_;  // shared with the successor
     std::atomic<std::size_t> size_{0};
-    std::atomic<Slab*> slab_{nullptr};
-    std::atomic<std::size_t> slab_bytes_{0};
     std::atomic<bool> is_out_of_room_{false};
     std::atomic<bool> is_retired_{false};
 };

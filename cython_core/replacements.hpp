@@ -42,13 +42,10 @@ public:
 
     // Appends the token, or what replaces it.
     void append(token_id_t token, std::vector<token_id_t>& out) const {
-        const Entry* found = place_of(token) < span_ ? entry_of(token) : nullptr;
-        if (found) {
-            out.insert(
-                out.end(), parts_.begin() + static_cast<std::ptrdiff_t>(found->begin),
-                parts_.begin() + static_cast<std::ptrdiff_t>(found->end));
-        } else {
+        if (place_of(token) >= span_) {
             out.push_back(token);
+        } else {
+            append_parts(token, out);
         }
     }
 
@@ -57,6 +54,17 @@ private:
         token_id_t token;
         std::size_t begin, end;  // in parts_
     };
+
+    // The token is none below the first or above the last that are replaced.
+    void append_parts(token_id_t token, std::vector<token_id_t>& out) const {
+        if (const Entry* found = entry_of(token)) {
+            out.insert(
+                out.end(), parts_.begin() + static_cast<std::ptrdiff_t>(found->begin),
+                parts_.begin() + static_cast<std::ptrdiff_t>(found->end));
+        } else {
+            out.push_back(token);
+        }
+    }
 
     // The token's distance from the first one; >= span_ for a token below that.
     std::uint64_t place_of(token_id_t token) const {

@@ -2,6 +2,7 @@
 // processors run plain loops.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -47,6 +48,21 @@ inline unsigned count_ones(std::uint64_t bits) {
 }
 
 inline std::uint64_t lowest_one(std::uint64_t bits) { return bits & (~bits + 1); }
+
+// Where `byte` first is among the n at `bytes`; n if it is not there. Bytes up to the next multiple of 16 may be read.
+inline std::size_t index_of(unsigned char byte, const unsigned char* bytes, std::size_t n) {
+#ifdef HF_SCAFFOLD_SSE2
+    const __m128i wanted = _mm_set1_epi8(static_cast<char>(byte));
+    for (std::size_t i = 0; i < n; i += 16) {
+        const __m128i some = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + i));
+        const auto found = static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(some, wanted)));
+        if (found != 0) return std::min(n, i + trailing_zeros(found));
+    }
+    return n;
+#else
+    return static_cast<std::size_t>(std::find(bytes, bytes + n, byte) - bytes);
+#endif
+}
 
 // Starts loading the cache line of `address`.
 inline void prefetch(const void* address) {

@@ -132,7 +132,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
     Raises:
         ValueError: there is no scaffold, it does not fit the vocabulary, or a file is malformed; the message
             names the file and the violation.
-    Cost: the expanded model is built on the first call, in about 0.1 s at 32,000 tokens.
+    Cost: `from_pretrained` compiles the encoder, in some 40 ms at 32,000 tokens; else the first call does.
     Example:
         >>> vocab = {"a": 0, "b": 1, "c": 2, "abc": 3}
         >>> scaffold = {"version": 1, "merges": [["a", "b"], ["ab", "c"]], "demolish": {"ab": ["a", "b"]}}
@@ -538,11 +538,15 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         folder = os.path.join(str(pretrained_model_name_or_path), kwargs.get("subfolder") or "")
         stock = partial(super().from_pretrained, pretrained_model_name_or_path, *args, **kwargs)
         read = partial(read_or_name_the_file, stock, pretrained_model_name_or_path)
-        if not os.path.isdir(folder):
-            return read()
-        templates = ("chat_template.jinja", "additional_chat_templates")
-        names = (*cls.vocab_files_names.values(), "tokenizer_config.json", *templates)
-        return read_unmixed(folder, names, read)
+        if os.path.isdir(folder):
+            templates = ("chat_template.jinja", "additional_chat_templates")
+            names = (*cls.vocab_files_names.values(), "tokenizer_config.json", *templates)
+            tokenizer = read_unmixed(folder, names, read)
+        else:
+            tokenizer = read()
+        if tokenizer.native and (native := native_encoder()) is not None:
+            native.prepare(tokenizer)
+        return tokenizer
 
     @classmethod
     def _from_pretrained(cls, resolved_vocab_files: dict[str, Any], *args: Any, **kwargs: Any) -> Any:

@@ -5,7 +5,7 @@ from hf_scaffold.native.calls import encode_plus, encode_to_arrays, reason_again
 from hf_scaffold.native.contract import INTERFACE
 from hf_scaffold.native.decoding import decoding_of
 from hf_scaffold.native.encodings import draw
-from hf_scaffold.native.sessions import NotNativeError
+from hf_scaffold.native.sessions import NotNativeError, prepare
 
 __all__ = [
     "INTERFACE",
@@ -14,6 +14,7 @@ __all__ = [
     "draw",
     "encode_plus",
     "encode_to_arrays",
+    "prepare",
     "read_unmixed",
     "reason_against",
     "saving",

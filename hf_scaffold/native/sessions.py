@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,6 +125,12 @@ def session_of(tokenizer: Caller) -> Session:
     if isinstance(session, str):
         raise NotNativeError(session)
     return session
+
+
+def prepare(tokenizer: Caller) -> None:
+    """Compile the encoder, where there is one, so that the first call is as fast as any."""
+    with suppress(NotNativeError):
+        session_of(tokenizer)
 
 
 def session_or_reason(tokenizer: Caller, backend: Tokenizer) -> Session | str:

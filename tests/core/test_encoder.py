@@ -155,6 +155,65 @@ def test_long_pretokens_merge_as_the_slow_reference_does(seed):
             assert found.tolist() == merged(ids, rules), (text, rules)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_rules_in_an_order_as_trained_equal_the_slow_reference(seed):
+    """Parts come before what they make, some strings have several rules, and some rules never apply."""
+    rng = random.Random(seed)
+    for _ in range(150):
+        letters = "abcd"[: rng.randint(1, 4)]
+        ids = {letter: i for i, letter in enumerate(letters)}
+        rules = []
+        for _ in range(rng.randint(1, 30)):
+            left, right = rng.choice([*ids][-3:] if rng.random() < 0.3 else [*ids]), rng.choice([*ids])
+            if len(left + right) > 12:
+                continue
+            rules.append((left, right))
+            ids.setdefault(left + right, len(ids))
+            cut = rng.randint(1, len(left + right))
+            if rng.random() < 0.25 and ((left + right)[:cut], (left + right)[cut:]) != (left, right):
+                rules.append(((left + right)[:cut], (left + right)[cut:]))
+        rules = [rule for rule in dict.fromkeys(rules) if ids.keys() >= {*rule}]
+        if rng.random() < 0.2:
+            i, j = rng.choices(range(len(rules)), k=2)
+            rules[i], rules[j] = rules[j], rules[i]
+        byte_ids = np.full(256, -1, np.int32)
+        byte_ids[97 : 97 + len(letters)] = range(len(letters))
+        table = np.array([(ids[a], ids[b], ids[a + b]) for a, b in rules], np.int32).reshape(-1, 3)
+        encoder, tokens = PretokenEncoder(byte_ids, table, {}, {}), list(ids)
+        for n in (*range(1, 9), 20, 60):
+            text = "".join(rng.choices(letters if rng.random() < 0.5 else tokens, k=n))
+            found, _ = encoder.encode(text.encode(), np.array([0, len(text)]))
+            assert [tokens[i] for i in found] == oracle.scaffolding(text, rules), rules
+
+
+def test_a_token_that_ends_wrong_gives_way_to_a_shorter_one():
+    """Here `abc` never comes before `d`; the tokens before it change, too."""
+    rules = [(2, 3, 4), (4, 0, 5), (0, 1, 6), (6, 2, 7)]  # c+d, cd+a, a+b, ab+c
+    byte_ids = np.full(256, -1, np.int32)
+    byte_ids[97:101] = range(4)
+    encoder = PretokenEncoder(byte_ids, np.array(rules, np.int32), {}, {})
+    found, _ = encoder.encode(b"abcdabcabcd", np.array([0, 3, 4, 7, 11]))
+    assert found.tolist() == [7, 3, 7, 6, 4]
+    found, _ = encoder.encode(b"abcdabcabcd", np.array([0, 11]))
+    assert found.tolist() == [6, 5, 1, 2, 6, 4]
+
+
+@pytest.mark.parametrize("to_the_left", [True, False])
+def test_rules_that_make_one_token_in_many_steps_take_no_quadratic_time(to_the_left):
+    letters = range(33, 233)
+    byte_ids = np.full(256, -1, np.int32)
+    byte_ids[letters] = letters
+    rules, made = [], letters[0] if to_the_left else letters[-1]
+    for i, letter in enumerate(letters[1:] if to_the_left else letters[-2::-1]):
+        rules.append((made, letter, 300 + i) if to_the_left else (letter, made, 300 + i))
+        made = 300 + i
+    encoder = PretokenEncoder(byte_ids, np.array(rules, np.int32), {}, {})
+    for word, n_tokens in ((letters, 1), (letters[:-1], 1 if to_the_left else 199)):
+        text = bytes(word) * 5000
+        found, _ = encoder.encode(text, np.array([0, len(text)]))
+        assert len(found) == 5000 * n_tokens
+
+
 def test_of_two_rules_for_a_pair_the_first_counts():
     byte_ids = np.full(256, -1, np.int32)
     byte_ids[[97, 98]] = [0, 1]

@@ -1,0 +1,426 @@
+// Byte-pair encoding without merging, in linear time: the longest token, unless it can't follow the token before it.
+//
+// A merge joins two tokens and looks no further. So the encoding of a text is the only sequence of tokens in which each
+// token is the encoding of its own bytes, and each two neighbours are the encoding of theirs (Berglund and van der
+// Merwe 2023). Whether two tokens may be neighbours is found by undoing their merges, the last one first, and looking
+// for an earlier rule that joins the parts that touch. Where the longest token may not follow, a shorter one is tried;
+// where none may, the token before it was too long. (The search is that of the Rust crate `bpe`, by van Antwerpen and
+// Neubeck.)
+//
+// This needs rules in an order in which the parts of a token are made before the token, as training makes them, and
+// tokens that stand for one string each. Other rules are odd: pre-tokens have to be merged then.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "hash_seed.hpp"
+#include "interrupt.hpp"
+#include "simd.hpp"
+#include "utf8.hpp"
+#include "widths.hpp"
+
+namespace hf_scaffold {
+
+class LinearBpe {
+public:
+    explicit LinearBpe(std::size_t n_rules) : most_bytes_(256 * n_rules + 4096) {
+        if (n_rules >= MOST_TOKENS - 256) {
+            give_up();
+            return;
+        }
+        number_of_.assign(2 * n_rules + 1024, NONE);
+        is_missing_.assign(number_of_.size(), false);
+        std::size_t size = 16;
+        while (size < 2 * n_rules + 2) size *= 2;
+        pairs_.assign(size, 0);
+        filter_.assign(size / 8, 0);
+        tokens_.reserve(n_rules + 256);
+    }
+
+    void set_byte(byte_t byte, token_id_t id) {
+        if (is_odd_) return;
+        if (!is_known(id) || number_of(id) != NONE) return give_up();
+        number_of(id) = static_cast<number_t>(tokens_.size());
+        tokens_.push_back({NONE, NONE, NONE, 1});
+        ids_.push_back(id);
+        begins_.push_back(bytes_.size());
+        bytes_.push_back(byte);
+        n_bytes_ = number_of(id) + 1;
+    }
+
+    // Rules come in rank order, after the bytes.
+    void add_rule(token_id_t left_id, token_id_t right_id, token_id_t merged_id) {
+        if (is_odd_) return;
+        if (!is_known(left_id) || !is_known(right_id) || !is_known(merged_id)) return give_up();
+        const number_t left = number_of(left_id), right = number_of(right_id);
+        if (left == NONE || right == NONE) {
+            // Never applied, unless a later rule makes the missing part.
+            is_missing_[place(left == NONE ? left_id : right_id)] = true;
+            return;
+        }
+        const number_t merged = number_of(merged_id);
+        if (merged != NONE) {
+            // Never applied: these bytes are that token by now.
+            if (!is_made_of(merged, left, right)) give_up();
+            return;
+        }
+        std::size_t steps_left = SOME_STEPS;
+        const number_t number = static_cast<number_t>(tokens_.size());
+        if (!are_neighbours(left, right, number, steps_left)) {
+            if (steps_left == 0) give_up();
+            return;  // never applied: another rule comes first
+        }
+        const std::uint32_t length = tokens_[left].length + tokens_[right].length;
+        if (is_missing_[place(merged_id)] || bytes_.size() + length > most_bytes_) return give_up();
+        number_of(merged_id) = number;
+        begins_.push_back(bytes_.size());
+        for (const number_t part : {left, right}) {
+            bytes_.resize(bytes_.size() + tokens_[part].length);
+            std::memcpy(&bytes_[bytes_.size() - tokens_[part].length], &bytes_[begins_[part]], tokens_[part].length);
+        }
+        tokens_.push_back({left, right, NONE, length});
+        ids_.push_back(merged_id);
+        add_pair(left, right, number);
+        joints_[joint(bytes_[begins_[number] + tokens_[left].length - 1], bytes_[begins_[right]])] = true;
+    }
+
+    // Call it after the last rule and before encode().
+    void finish() {
+        if (n_bytes_ == 0) give_up();
+        if (!is_odd_) grow_trie();
+        number_of_ = {};
+        is_missing_ = {};
+        begins_ = {};
+        bytes_ = {};
+    }
+
+    struct Run {
+        std::uint32_t token;
+        std::size_t length;
+    };
+
+    struct Work {
+        std::vector<std::uint32_t> tokens;
+        std::vector<bool> is_dead;
+        std::vector<Run> runs, more_runs;
+    };
+
+    // Calls add(id) for each token. Or returns false without a call: if the rules are odd, if a byte has no token, or if
+    // it takes far more steps than any trained rules would need. O(n) for n bytes.
+    template <class Add>
+    bool encode(const byte_t* bytes, std::size_t n, Work& work, Interrupt* interrupt, Add add) const {
+        if (is_odd_) return false;
+        const byte_t *at = bytes, *const end = bytes + n;
+        if (at == end) return true;
+        if (n >= LONG && read_runs(bytes, n, work.runs) && merge_runs(n, work)) {
+            for (const Run& run : work.runs) {
+                for (std::size_t i = 0; i < run.length; ++i) add(ids_[run.token]);
+            }
+            return true;
+        }
+        std::size_t steps_left = SOME_STEPS + MOST_STEPS * n;
+        number_t token = longest_at(at, end, steps_left);
+        if (token != NONE && tokens_[token].length == n) {
+            add(ids_[token]);
+            return true;
+        }
+        if (work.tokens.size() < n) work.tokens.resize(n);
+        number_t *const made = work.tokens.data(), *last = made;
+        bool any_dead = false;  // places where no token may follow those before
+        Steps steps(interrupt);
+        for (;;) {
+            steps.next();
+            if (token != NONE) {
+                const byte_t* const next = at + tokens_[token].length;
+                if (!(any_dead && work.is_dead[static_cast<std::size_t>(next - bytes)]) &&
+                    (at == bytes || !joints_[joint(at[-1], *at)] ||
+                     are_neighbours(last[-1], token, NONE, steps_left))) {
+                    *last++ = token;
+                    if (next == end) break;
+                    at = next;
+                    token = longest_at(at, end, steps_left);
+                    continue;
+                }
+                token = tokens_[token].shorter;
+            }
+            if (steps_left == 0) return false;
+            while (token == NONE) {  // the last token was too long
+                if (!any_dead) work.is_dead.assign(n + 1, false);
+                any_dead = true;
+                work.is_dead[static_cast<std::size_t>(at - bytes)] = true;
+                if (last == made) return false;
+                token = *--last;
+                at -= tokens_[token].length;
+                token = tokens_[token].shorter;
+            }
+        }
+        std::for_each(made, last, [&](number_t number) { add(ids_[number]); });
+        return true;
+    }
+
+    // The most slots a look-up visits. O(slots).
+    std::size_t longest_probe() const {
+        std::size_t longest = 0;
+        for (std::size_t i = 0; i < pairs_.size(); ++i) {
+            if (pairs_[i] == 0) continue;
+            longest = std::max(longest, ((i - key_.of(pairs_[i] >> NUMBER_BITS)) & (pairs_.size() - 1)) + 1);
+        }
+        return longest;
+    }
+
+private:
+    // Tokens are numbered in the order in which rules make them, bytes first. So of two tokens the one of the higher
+    // number is merged later, and a pair's rule is known by the number of what it makes.
+    using number_t = std::uint32_t;
+    static constexpr number_t NONE = std::numeric_limits<number_t>::max();
+    static constexpr unsigned NUMBER_BITS = 21;
+    static constexpr std::size_t MOST_TOKENS = std::size_t{1} << NUMBER_BITS, MOST_NODES = std::size_t{1} << 24;
+    static constexpr std::size_t SOME_STEPS = 1024, MOST_STEPS = 16;  // for rules and tokens; and for each byte
+    static constexpr std::size_t LONG = 32, FEW_RUNS = 64;
+
+    struct Token {
+        number_t left, right;
+        number_t shorter;  // the longest token that this one begins with
+        std::uint32_t length;
+    };
+
+    // A place in the trie of all tokens.
+    struct Node {
+        std::uint64_t longest : 22;   // token on the way here
+        std::uint64_t children : 25;  // the first one's place
+        std::uint64_t n_children : 9;
+    };
+
+    static std::size_t place(token_id_t id) { return static_cast<std::size_t>(id); }
+    bool is_known(token_id_t id) const { return id >= 0 && place(id) < number_of_.size(); }
+    number_t& number_of(token_id_t id) { return number_of_[place(id)]; }
+
+    void give_up() { is_odd_ = true; }
+
+    bool is_made_of(number_t token, number_t left, number_t right) const {
+        const std::size_t n = tokens_[left].length;
+        return tokens_[token].length == n + tokens_[right].length &&
+               std::memcmp(&bytes_[begins_[token]], &bytes_[begins_[left]], n) == 0 &&
+               std::memcmp(&bytes_[begins_[token] + n], &bytes_[begins_[right]], tokens_[right].length) == 0;
+    }
+
+    // ---- runs of one byte, such as spaces and dashes, whose many tokens all fit almost anywhere
+
+    bool read_runs(const byte_t* bytes, std::size_t n, std::vector<Run>& runs) const {
+        runs.clear();
+        const std::size_t most = std::min(n / 16, FEW_RUNS);
+        for (const byte_t *at = bytes, *const end = bytes + n; at != end;) {
+            const byte_t* const begin = at;
+            while (at != end && *at == *begin) ++at;
+            if (runs.size() == most || longest_of_byte_[*begin] == NONE) return false;
+            runs.push_back({longest_of_byte_[*begin], static_cast<std::size_t>(at - begin)});
+        }
+        return true;
+    }
+
+    // As no merge makes way for an earlier rule, each rule can be applied everywhere at once, and tokens stay in a few
+    // runs. False if they don't.
+    bool merge_runs(std::size_t n, Work& work) const {
+        std::vector<Run>& runs = work.runs;
+        for (std::size_t steps_left = SOME_STEPS + MOST_STEPS * n;;) {
+            if (runs.size() > 2 * FEW_RUNS || steps_left < runs.size()) return false;
+            steps_left -= runs.size();
+            number_t made = NONE, left = NONE, right = NONE;
+            for (std::size_t i = 0; i < runs.size(); ++i) {
+                for (std::size_t j = runs[i].length > 1 ? i : i + 1; j <= i + 1 && j < runs.size(); ++j) {
+                    const number_t found = merged(runs[i].token, runs[j].token);
+                    if (found >= made) continue;
+                    made = found;
+                    left = runs[i].token;
+                    right = runs[j].token;
+                }
+            }
+            if (made == NONE) return true;
+            merge_pair(left, right, made, runs, work.more_runs);
+        }
+    }
+
+    // Merges the pair wherever it is, left to right.
+    static void merge_pair(
+        number_t left, number_t right, number_t made, std::vector<Run>& runs, std::vector<Run>& more_runs) {
+        more_runs.clear();
+        const auto add = [&](number_t token, std::size_t length) {
+            if (length == 0) return;
+            if (!more_runs.empty() && more_runs.back().token == token) {
+                more_runs.back().length += length;
+            } else {
+                more_runs.push_back({token, length});
+            }
+        };
+        for (const Run& run : runs) {
+            if (left == right && run.token == left) {
+                add(made, run.length / 2);
+                add(left, run.length % 2);
+            } else if (left != right && run.token == right && !more_runs.empty() && more_runs.back().token == left) {
+                if (--more_runs.back().length == 0) more_runs.pop_back();
+                add(made, 1);
+                add(right, run.length - 1);
+            } else {
+                add(run.token, run.length);
+            }
+        }
+        runs.swap(more_runs);
+    }
+
+    // ---- any bytes
+
+    // Whether two tokens may be neighbours: of the rules that make tokens below the limit, none joins a part of one with
+    // a part of the other. Counts steps_left down; at 0 it gives up and says no.
+    bool are_neighbours(number_t left, number_t right, number_t limit, std::size_t& steps_left) const {
+        for (;;) {
+            if (steps_left == 0) return false;
+            --steps_left;
+            if (merged(left, right) < limit) return false;
+            // Undo the last merge; of two by the same rule, the one on the right.
+            if (std::max(left, right) < n_bytes_) return true;
+            if (left > right) {
+                limit = left;
+                left = tokens_[left].right;
+            } else {
+                limit = right + 1;  // the same rule joins what is further left first
+                right = tokens_[right].left;
+            }
+        }
+    }
+
+    static std::size_t joint(byte_t left, byte_t right) { return static_cast<std::size_t>(left) << 8 | right; }
+
+    static std::uint64_t pair_of(number_t left, number_t right) {
+        return static_cast<std::uint64_t>(left) << NUMBER_BITS | right;
+    }
+
+    // The token that a pair makes, or NONE.
+    number_t merged(number_t left, number_t right) const {
+        const std::uint64_t pair = pair_of(left, right), hash = key_.of(pair);
+        if (!(filter_[(hash >> 38) & (filter_.size() - 1)] >> (hash >> 32 & 63) & 1)) return NONE;
+        const std::size_t mask = pairs_.size() - 1;
+        for (std::size_t i = hash & mask; pairs_[i] != 0; i = (i + 1) & mask) {
+            if (pairs_[i] >> NUMBER_BITS == pair) return pairs_[i] & (MOST_TOKENS - 1);
+        }
+        return NONE;
+    }
+
+    void add_pair(number_t left, number_t right, number_t made) {
+        const std::uint64_t pair = pair_of(left, right), hash = key_.of(pair);
+        filter_[(hash >> 38) & (filter_.size() - 1)] |= std::uint64_t{1} << (hash >> 32 & 63);
+        const std::size_t mask = pairs_.size() - 1;
+        std::size_t i = hash & mask;
+        while (pairs_[i] != 0) i = (i + 1) & mask;
+        pairs_[i] = pair << NUMBER_BITS | made;
+    }
+
+    // The longest token at `at`; NONE if its byte has none.
+    number_t longest_at(const byte_t* at, const byte_t* end, std::size_t& steps_left) const {
+        const std::uint32_t two = end - at < 2 ? 0 : after_two_[static_cast<std::size_t>(at[0]) << 8 | at[1]];
+        if (two == 0) return longest_of_byte_[*at];
+        const Node* node = &nodes_[two];
+        std::uint32_t n_passed = 0;
+        for (at += 2; at != end; ++at) {
+            const std::size_t i = index_of(*at, &labels_[node->children], node->n_children);
+            ++n_passed;
+            if (i == node->n_children) break;
+            node = &nodes_[node->children + i];
+        }
+        steps_left -= std::min<std::size_t>(steps_left, n_passed);
+        return node->longest;
+    }
+
+    // Children lie side by side, followed by what is below the first of them: a long token is on few cache lines.
+    void grow_trie() {
+        struct Place {
+            number_t parent = 0, child = 0, sibling = 0, token = NONE;
+            byte_t label = 0;
+        };
+        std::vector<Place> places(1);
+        std::size_t most = 1;
+        for (const Token& token : tokens_) most += token.right == NONE ? 1 : tokens_[token.right].length;
+        if (most >= MOST_NODES) return give_up();
+        std::size_t size = 16;
+        while (size < 2 * most) size *= 2;
+        std::vector<std::uint64_t> edges(size, 0);
+        std::vector<number_t> place_of(tokens_.size());
+        for (number_t i = 0; i < tokens_.size(); ++i) {
+            const Token& token = tokens_[i];
+            number_t place = token.left == NONE ? 0 : place_of[token.left];
+            for (std::size_t at = token.left == NONE ? 0 : tokens_[token.left].length; at < token.length; ++at) {
+                const byte_t byte = bytes_[begins_[i] + at];
+                const std::uint64_t key = static_cast<std::uint64_t>(place) << 8 | byte;
+                std::size_t slot = key_.of(key) & (size - 1);
+                while (edges[slot] != 0 && edges[slot] >> 32 != key) slot = (slot + 1) & (size - 1);
+                if (edges[slot] == 0) {
+                    edges[slot] = key << 32 | places.size();
+                    places.emplace_back();
+                    places.back().parent = place;
+                    places.back().label = byte;
+                }
+                place = static_cast<number_t>(edges[slot]);
+            }
+            place_of[i] = place;
+            places[place].token = i;
+        }
+        for (number_t i = static_cast<number_t>(places.size()); --i != 0;) {
+            places[i].sibling = places[places[i].parent].child;
+            places[places[i].parent].child = i;
+        }
+        nodes_.assign(places.size(), Node{});
+        labels_.assign(places.size() + 16, 0);
+        longest_of_byte_.fill(NONE);
+        after_two_.assign(std::size_t{1} << 16, 0);
+        std::vector<std::pair<number_t, std::uint32_t>> left{{0, 0}};  // a place, and its node
+        std::uint32_t next = 1;
+        while (!left.empty()) {
+            const auto [place, node] = left.back();
+            left.pop_back();
+            nodes_[node].children = next;
+            const std::size_t first = left.size();
+            for (number_t child = places[place].child; child != 0; child = places[child].sibling) {
+                const number_t token = places[child].token;
+                if (token != NONE && place != 0) tokens_[token].shorter = nodes_[node].longest;
+                nodes_[next].longest = token != NONE ? token : nodes_[node].longest;
+                labels_[next] = places[child].label;
+                if (place == 0) {
+                    longest_of_byte_[labels_[next]] = token;
+                } else if (places[place].parent == 0) {
+                    after_two_[static_cast<std::size_t>(places[place].label) << 8 | labels_[next]] = next;
+                }
+                left.push_back({child, next++});
+            }
+            nodes_[node].n_children = next - nodes_[node].children;
+            std::reverse(left.begin() + static_cast<std::ptrdiff_t>(first), left.end());
+        }
+    }
+
+    HashKey key_;
+    std::vector<Token> tokens_;
+    std::vector<token_id_t> ids_;
+    std::vector<std::uint64_t> pairs_;          // hash table: a pair and what it makes, or 0
+    std::vector<std::uint64_t> filter_;         // a bit for each pair, by other bits of the same hash
+    std::bitset<std::size_t{1} << 16> joints_;  // which bytes may be neighbours in a token
+    std::vector<Node> nodes_;
+    std::vector<byte_t> labels_;  // by node: the byte that leads there
+    number_t n_bytes_ = 0;
+    std::vector<std::uint32_t> after_two_;  // by two bytes: the node there, or 0
+    std::array<number_t, 256> longest_of_byte_{};
+    bool is_odd_ = false;
+    // While rules are added:
+    std::vector<number_t> number_of_;  // by id
+    std::vector<bool> is_missing_;     // by id
+    std::vector<std::size_t> begins_;  // by number: in bytes_
+    std::vector<byte_t> bytes_;
+    std::size_t most_bytes_;
+};
+
+}  // namespace hf_scaffold
