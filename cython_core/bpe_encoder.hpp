@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
@@ -150,16 +152,12 @@ private:
 
 class BpeEncoder {
 public:
-    explicit BpeEncoder(std::size_t n_rules) : rules_(n_rules), linear_(n_rules), byte_ids_(256, NO_ID) {
+    explicit BpeEncoder(std::size_t n_rules) : rules_(n_rules), byte_ids_(256, NO_ID) {
         if (n_rules >= RuleTable::NO_RANK) throw std::overflow_error("more rules than there are ranks");
         most_rules_ = static_cast<std::uint32_t>(n_rules);
     }
 
-    // Bytes are set before rules are added.
-    void set_byte(unsigned char byte, token_id_t token) {
-        byte_ids_[byte] = token;
-        if (token != NO_ID) linear_.set_byte(byte, token);
-    }
+    void set_byte(unsigned char byte, token_id_t token) { byte_ids_[byte] = token; }
     // Calling this makes pre-tokens be read as characters instead of bytes.
     CharacterTable& characters() {
         by_character_ = true;
@@ -169,9 +167,16 @@ public:
     void add_rule(token_id_t left, token_id_t right, token_id_t merged) {
         if (n_rules_ == most_rules_) throw std::length_error("more rules than announced");
         rules_.add(left, right, {n_rules_++, merged});
-        linear_.add_rule(left, right, merged);
+        in_order_.push_back({left, right, merged});
     }
-    void finish() { linear_.finish(); }
+    // Makes encoding much faster from now on. That takes a while, so call it before encoding much, with all bytes and
+    // rules set. Other threads may encode meanwhile; only one at a time may call this.
+    void prepare() {
+        if (by_character_ || prepared_ != nullptr) return;
+        prepared_ = std::make_unique<LinearBpe>(byte_ids_, in_order_);
+        linear_.store(prepared_.get(), std::memory_order_release);
+        in_order_ = {};
+    }
     // A pre-token of these bytes becomes this token, without merging.
     void add_whole(const byte_t* bytes, std::size_t n, token_id_t token) {
         wholes_.emplace(std::string(reinterpret_cast<const char*>(bytes), n), token);
@@ -181,8 +186,10 @@ public:
 
     // The most entries a look-up of a rule, a character or a whole pre-token compares. O(size of the tables).
     std::size_t longest_probe() const {
+        const LinearBpe* const linear = linear_.load(std::memory_order_acquire);
         return std::max(
-            {rules_.longest_probe(), characters_.longest_probe(), linear_.longest_probe(), longest_chain(wholes_)});
+            {rules_.longest_probe(), characters_.longest_probe(), linear ? linear->longest_probe() : 0,
+             longest_chain(wholes_)});
     }
 
     // Appends the pre-token's tokens to `out`. Symbols without a token are dropped. `work` is scratch space; each
@@ -196,8 +203,11 @@ public:
                 return;
             }
         }
-        const auto add = [&](token_id_t token) { replacements_.append(token, out); };
-        if (!by_character_ && linear_.encode(bytes, n, work.linear, work.interrupt, add)) return;
+        const LinearBpe* const linear = linear_.load(std::memory_order_acquire);
+        if (linear != nullptr && linear->encode(bytes, n, work.linear, work.interrupt)) {
+            for (const token_id_t token : work.linear.ids) replacements_.append(token, out);
+            return;
+        }
         read(bytes, n, work);
         if (work.nodes.size() <= SHORT) {
             merge_by_scanning(work);
@@ -338,7 +348,9 @@ private:
     }
 
     RuleTable rules_;
-    LinearBpe linear_;
+    std::vector<LinearBpe::Rule> in_order_;  // for prepare()
+    std::unique_ptr<const LinearBpe> prepared_;
+    std::atomic<const LinearBpe*> linear_{nullptr};
     std::uint32_t n_rules_ = 0;
     std::uint32_t most_rules_ = 0;
     std::vector<token_id_t> byte_ids_;

@@ -24,14 +24,19 @@ cdef extern from "bpe_encoder.hpp" namespace "hf_scaffold" nogil:
 
     cppclass BpeEncoder:
         BpeEncoder(size_t) except +
-        void set_byte(unsigned char, token_id_t) except +
+        void set_byte(unsigned char, token_id_t)
         CharacterTable& characters()
         void add_rule(token_id_t, token_id_t, token_id_t) except +
-        void finish() except +
+        void prepare() except +
         void add_whole(const unsigned char*, size_t, token_id_t) except +
         Replacements& replacements()
         void encode(const unsigned char*, size_t, EncoderWork&, vector[token_id_t]&) except +
         size_t longest_probe()
+
+
+# So much text makes prepare() worth its time.
+cdef enum:
+    MUCH = 1 << 15
 
 
 # A token's id; or, if allowed, -1 for none.
@@ -55,7 +60,6 @@ cdef inline int add_rules(BpeEncoder* bpe, const token_id_t[:, ::1] rules) excep
         raise ValueError(f"rules has {rules.shape[1]} columns instead of 3: left, right and merged token")
     for i in range(rules.shape[0]):
         bpe.add_rule(checked(rules[i, 0]), checked(rules[i, 1]), checked(rules[i, 2]))
-    bpe.finish()
 
 
 cdef inline int set_replacements(BpeEncoder* bpe, dict replacements) except -1:

@@ -6,8 +6,7 @@
 //
 // A fork leaves no lock taken: a slot that another thread was filling then stays busy in the child, which skips it.
 //
-// A cache is full when half its slots are taken or its blocks take as much memory as the slots: the largest then has
-// 64 MiB.
+// A cache is full when half its slots are taken, or when its blocks take 32 MiB. The largest then has 64 MiB.
 #pragma once
 
 #include <algorithm>
@@ -121,10 +120,11 @@ public:
         return longest;
     }
 
-    // The replacement of a full cache: four times as large, with the same content; at the largest size empty, so that
-    // text of another kind finds room.
+    // The replacement of a full cache: four times as large, with the same content; or, where it may not grow, empty, so
+    // that text of another kind finds room.
     std::shared_ptr<IdCache> successor() const {
-        if (n_slots_ >= LAST_SLOTS) return made(key_, LAST_SLOTS, std::make_shared<Slabs>());
+        const bool may_grow = n_slots_ < LAST_SLOTS && !is_out_of_room_.load(std::memory_order_relaxed);
+        if (!may_grow) return made(key_, n_slots_, std::make_shared<Slabs>());
         const std::shared_ptr<IdCache> larger = made(key_, n_slots_ * 4, slabs_);
         for (std::size_t i = 0; i < n_slots_; ++i) larger->put_copy(slots_[i]);
         return larger;
@@ -134,6 +134,7 @@ private:
     static constexpr std::size_t FIRST_SLOTS = std::size_t{1} << 14;  // half a MB
     static constexpr std::size_t LAST_SLOTS = std::size_t{1} << 20;   // 32 MB
     static constexpr std::size_t SLAB = std::size_t{1} << 14;         // ids: 64 KB
+    static constexpr std::size_t MOST_BYTES = std::size_t{1} << 25;   // of slabs
     static constexpr std::size_t INLINE = 15;
     static constexpr std::size_t INLINE_IDS = 3;
     static constexpr std::uint64_t LONG = 0xFF;   // in the top byte of `high`, with the length in its low bits
@@ -187,15 +188,15 @@ private:
 
         std::size_t n_bytes() const { return n_bytes_.load(std::memory_order_relaxed); }
 
-        // Null where that would take a slab beyond so many bytes.
-        token_id_t* block(std::size_t size, std::size_t most_bytes) {
+        // Null once they take MOST_BYTES.
+        token_id_t* block(std::size_t size) {
             for (;;) {
                 Slab* slab = last_.load(std::memory_order_acquire);
                 if (slab != nullptr) {
                     const std::size_t at = slab->used.fetch_add(size, std::memory_order_relaxed);
                     if (at + size <= slab->size) return slab->words.get() + at;
                 }
-                if (n_bytes() >= most_bytes) return nullptr;
+                if (n_bytes() >= MOST_BYTES) return nullptr;
                 auto larger = std::make_unique<Slab>(std::max(SLAB, size), size, slab);
                 if (!last_.compare_exchange_strong(slab, larger.get(), std::memory_order_acq_rel)) continue;
                 n_bytes_.fetch_add(larger->size * sizeof(token_id_t), std::memory_order_relaxed);
@@ -219,17 +220,15 @@ private:
     };
 
     IdCache(HashKey key, std::size_t n_slots, std::shared_ptr<Slabs> slabs)
-        : key_(key), n_slots_(n_slots), slots_(make_large_array<Slot>(n_slots)), slabs_(std::move(slabs)) {
-        std::uninitialized_value_construct_n(slots_.get(), n_slots);
-    }
+        : key_(key), n_slots_(n_slots), slots_(make_large_zeros<Slot>(n_slots)), slabs_(std::move(slabs)) {}
 
     static std::shared_ptr<IdCache> made(HashKey key, std::size_t n_slots, std::shared_ptr<Slabs> slabs) {
         return std::shared_ptr<IdCache>(new IdCache(key, n_slots, std::move(slabs)));
     }
 
-    // Null once slabs take as much memory as the slots.
+    // Null if there is no room.
     token_id_t* new_block(std::size_t size) {
-        token_id_t* const block = slabs_->block(size, n_slots_ * sizeof(Slot));
+        token_id_t* const block = slabs_->block(size);
         if (block == nullptr) is_out_of_room_.store(true, std::memory_order_relaxed);
         return block;
     }

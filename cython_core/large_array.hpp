@@ -22,11 +22,13 @@
 namespace hf_scaffold {
 
 struct FreeAligned {
+    void* block = nullptr;  // the array is in, if it does not begin there
+
     void operator()(void* array) const {
 #ifdef _MSC_VER
-        _aligned_free(array);
+        block == nullptr ? _aligned_free(array) : std::free(block);
 #else
-        std::free(array);
+        std::free(block == nullptr ? array : block);
 #endif
     }
 };
@@ -35,6 +37,7 @@ struct FreeAligned {
 template <class T>
 using LargeArray = std::unique_ptr<T[], FreeAligned>;
 
+constexpr std::size_t CACHE_LINE = 64;
 constexpr std::size_t HUGE_PAGE = std::size_t{1} << 21;
 
 // Best effort, for the whole huge pages inside the array; correctness doesn't depend on it.
@@ -52,7 +55,6 @@ inline void ask_for_huge_pages(void* array, std::size_t size) {
 template <class T>
 LargeArray<T> make_large_array(std::size_t n) {
     static_assert(std::is_trivially_destructible_v<T>);
-    constexpr std::size_t CACHE_LINE = 64;
     if (n > (std::numeric_limits<std::size_t>::max() - HUGE_PAGE) / sizeof(T)) throw std::bad_alloc();
     const std::size_t alignment = n * sizeof(T) < HUGE_PAGE ? CACHE_LINE : HUGE_PAGE;
     const std::size_t size = (n * sizeof(T) + alignment - 1) / alignment * alignment;
@@ -65,6 +67,19 @@ LargeArray<T> make_large_array(std::size_t n) {
     if (array == nullptr) throw std::bad_alloc();
     ask_for_huge_pages(array, size);
     return LargeArray<T>(static_cast<T*>(array));
+}
+
+// The same, all bytes zero. Large ones are zero from the start: their pages are cleared when they are first touched.
+template <class T>
+LargeArray<T> make_large_zeros(std::size_t n) {
+    static_assert(std::is_trivially_destructible_v<T>);
+    if (n > (std::numeric_limits<std::size_t>::max() - HUGE_PAGE) / sizeof(T)) throw std::bad_alloc();
+    const std::size_t size = n * sizeof(T), alignment = size < HUGE_PAGE ? CACHE_LINE : HUGE_PAGE;
+    void* const block = std::calloc(size + alignment, 1);
+    if (block == nullptr) throw std::bad_alloc();
+    const auto place = (reinterpret_cast<std::uintptr_t>(block) + alignment - 1) / alignment * alignment;
+    ask_for_huge_pages(reinterpret_cast<void*>(place), size);
+    return LargeArray<T>(reinterpret_cast<T*>(place), FreeAligned{block});
 }
 
 // A buffer to reuse, which grows as needed.

@@ -31,75 +31,29 @@ namespace hf_scaffold {
 
 class LinearBpe {
 public:
-    explicit LinearBpe(std::size_t n_rules) : most_bytes_(256 * n_rules + 4096) {
-        if (n_rules >= MOST_TOKENS - 256) {
-            give_up();
-            return;
-        }
-        number_of_.assign(2 * n_rules + 1024, NONE);
-        is_missing_.assign(number_of_.size(), false);
+    struct Rule {
+        token_id_t left, right, merged;
+    };
+
+    // The token of each byte, or NO_ID; and the rules in rank order. O(size of the rules and the tokens they make).
+    LinearBpe(const std::vector<token_id_t>& byte_ids, const std::vector<Rule>& rules) {
+        Making making(rules.size());
+        is_odd_ = rules.size() >= MOST_TOKENS - 256;
+        if (is_odd_) return;
         std::size_t size = 16;
-        while (size < 2 * n_rules + 2) size *= 2;
+        while (size < 2 * rules.size() + 2) size *= 2;
         pairs_.assign(size, 0);
-        filter_.assign(size / 8, 0);
-        tokens_.reserve(n_rules + 256);
-    }
-
-    void set_byte(byte_t byte, token_id_t id) {
-        if (is_odd_) return;
-        if (!is_known(id) || number_of(id) != NONE) return give_up();
-        number_of(id) = static_cast<number_t>(tokens_.size());
-        tokens_.push_back({NONE, NONE, NONE, 1});
-        ids_.push_back(id);
-        begins_.push_back(bytes_.size());
-        bytes_.push_back(byte);
-        n_bytes_ = number_of(id) + 1;
-    }
-
-    // Rules come in rank order, after the bytes.
-    void add_rule(token_id_t left_id, token_id_t right_id, token_id_t merged_id) {
-        if (is_odd_) return;
-        if (!is_known(left_id) || !is_known(right_id) || !is_known(merged_id)) return give_up();
-        const number_t left = number_of(left_id), right = number_of(right_id);
-        if (left == NONE || right == NONE) {
-            // Never applied, unless a later rule makes the missing part.
-            is_missing_[place(left == NONE ? left_id : right_id)] = true;
-            return;
+        filter_.assign(size / 4, 0);
+        tokens_.reserve(rules.size() + 256);
+        for (unsigned byte = 0; byte < 256; ++byte) {
+            if (byte_ids[byte] != NO_ID) add_byte(static_cast<byte_t>(byte), byte_ids[byte], making);
         }
-        const number_t merged = number_of(merged_id);
-        if (merged != NONE) {
-            // Never applied: these bytes are that token by now.
-            if (!is_made_of(merged, left, right)) give_up();
-            return;
+        if (tokens_.empty()) is_odd_ = true;
+        for (const Rule& rule : rules) {
+            if (is_odd_) return;
+            add_rule(rule, making);
         }
-        std::size_t steps_left = SOME_STEPS;
-        const number_t number = static_cast<number_t>(tokens_.size());
-        if (!are_neighbours(left, right, number, steps_left)) {
-            if (steps_left == 0) give_up();
-            return;  // never applied: another rule comes first
-        }
-        const std::uint32_t length = tokens_[left].length + tokens_[right].length;
-        if (is_missing_[place(merged_id)] || bytes_.size() + length > most_bytes_) return give_up();
-        number_of(merged_id) = number;
-        begins_.push_back(bytes_.size());
-        for (const number_t part : {left, right}) {
-            bytes_.resize(bytes_.size() + tokens_[part].length);
-            std::memcpy(&bytes_[bytes_.size() - tokens_[part].length], &bytes_[begins_[part]], tokens_[part].length);
-        }
-        tokens_.push_back({left, right, NONE, length});
-        ids_.push_back(merged_id);
-        add_pair(left, right, number);
-        joints_[joint(bytes_[begins_[number] + tokens_[left].length - 1], bytes_[begins_[right]])] = true;
-    }
-
-    // Call it after the last rule and before encode().
-    void finish() {
-        if (n_bytes_ == 0) give_up();
-        if (!is_odd_) grow_trie();
-        number_of_ = {};
-        is_missing_ = {};
-        begins_ = {};
-        bytes_ = {};
+        grow_trie(making);
     }
 
     struct Run {
@@ -108,32 +62,32 @@ public:
     };
 
     struct Work {
-        std::vector<std::uint32_t> tokens;
+        std::vector<token_id_t> ids;
+        std::vector<std::uint32_t> numbers;
         std::vector<bool> is_dead;
         std::vector<Run> runs, more_runs;
     };
 
-    // Calls add(id) for each token. Or returns false without a call: if the rules are odd, if a byte has no token, or if
-    // it takes far more steps than any trained rules would need. O(n) for n bytes.
-    template <class Add>
-    bool encode(const byte_t* bytes, std::size_t n, Work& work, Interrupt* interrupt, Add add) const {
+    // Leaves the tokens' ids in work.ids. Or returns false: if the rules are odd, if a byte has no token, or if it takes
+    // far more steps than any trained rules would need. O(n) for n bytes.
+    bool encode(const byte_t* bytes, std::size_t n, Work& work, Interrupt* interrupt) const {
+        std::vector<token_id_t>& ids = work.ids;
         if (is_odd_) return false;
+        ids.clear();
         const byte_t *at = bytes, *const end = bytes + n;
         if (at == end) return true;
         if (n >= LONG && read_runs(bytes, n, work.runs) && merge_runs(n, work)) {
-            for (const Run& run : work.runs) {
-                for (std::size_t i = 0; i < run.length; ++i) add(ids_[run.token]);
-            }
+            for (const Run& run : work.runs) ids.insert(ids.end(), run.length, ids_[run.token]);
             return true;
         }
         std::size_t steps_left = SOME_STEPS + MOST_STEPS * n;
         number_t token = longest_at(at, end, steps_left);
         if (token != NONE && tokens_[token].length == n) {
-            add(ids_[token]);
+            ids.push_back(ids_[token]);
             return true;
         }
-        if (work.tokens.size() < n) work.tokens.resize(n);
-        number_t *const made = work.tokens.data(), *last = made;
+        if (work.numbers.size() < n) work.numbers.resize(n);
+        number_t *const made = work.numbers.data(), *last = made;
         bool any_dead = false;  // places where no token may follow those before
         Steps steps(interrupt);
         for (;;) {
@@ -141,11 +95,15 @@ public:
             if (token != NONE) {
                 const byte_t* const next = at + tokens_[token].length;
                 if (!(any_dead && work.is_dead[static_cast<std::size_t>(next - bytes)]) &&
-                    (at == bytes || !joints_[joint(at[-1], *at)] ||
-                     are_neighbours(last[-1], token, NONE, steps_left))) {
+                    (at == bytes || !are_joined(at) || are_neighbours(last[-1], token, NONE, steps_left))) {
                     *last++ = token;
                     if (next == end) break;
                     at = next;
+                    for (const byte_t* const stop = at + std::min<std::ptrdiff_t>(end - at - 1, 4096);
+                         at != stop && !are_joined(at) && !are_joined(at + 1); ++at) {
+                        if (longest_of_byte_[*at] == NONE) return false;
+                        *last++ = longest_of_byte_[*at];
+                    }
                     token = longest_at(at, end, steps_left);
                     continue;
                 }
@@ -162,7 +120,8 @@ public:
                 token = tokens_[token].shorter;
             }
         }
-        std::for_each(made, last, [&](number_t number) { add(ids_[number]); });
+        ids.resize(static_cast<std::size_t>(last - made));
+        for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = ids_[made[i]];
         return true;
     }
 
@@ -199,17 +158,81 @@ private:
         std::uint64_t n_children : 9;
     };
 
-    static std::size_t place(token_id_t id) { return static_cast<std::size_t>(id); }
-    bool is_known(token_id_t id) const { return id >= 0 && place(id) < number_of_.size(); }
-    number_t& number_of(token_id_t id) { return number_of_[place(id)]; }
+    // ---- making
 
-    void give_up() { is_odd_ = true; }
+    // What only the constructor needs.
+    struct Making {
+        explicit Making(std::size_t n_rules)
+            : number_of(2 * n_rules + 1024, NONE), is_missing(number_of.size()), most_bytes(256 * n_rules + 4096) {}
 
-    bool is_made_of(number_t token, number_t left, number_t right) const {
+        bool is_known(token_id_t id) const { return id >= 0 && static_cast<std::size_t>(id) < number_of.size(); }
+
+        std::vector<number_t> number_of;  // by id
+        std::vector<bool> is_missing;     // by id
+        std::vector<byte_t> bytes;        // of all tokens
+        std::vector<std::size_t> begins;  // by number: in bytes
+        std::size_t most_bytes;
+    };
+
+    void add_byte(byte_t byte, token_id_t id, Making& making) {
+        if (!making.is_known(id) || making.number_of[static_cast<std::size_t>(id)] != NONE) {
+            is_odd_ = true;
+            return;
+        }
+        making.number_of[static_cast<std::size_t>(id)] = n_bytes_++;
+        making.begins.push_back(making.bytes.size());
+        making.bytes.push_back(byte);
+        tokens_.push_back({NONE, NONE, NONE, 1});
+        ids_.push_back(id);
+    }
+
+    void add_rule(const Rule& rule, Making& making) {
+        if (!making.is_known(rule.left) || !making.is_known(rule.right) || !making.is_known(rule.merged)) {
+            is_odd_ = true;
+            return;
+        }
+        const auto left_id = static_cast<std::size_t>(rule.left), right_id = static_cast<std::size_t>(rule.right);
+        const auto merged_id = static_cast<std::size_t>(rule.merged);
+        const number_t left = making.number_of[left_id], right = making.number_of[right_id];
+        if (left == NONE || right == NONE) {
+            making.is_missing[left == NONE ? left_id : right_id] = true;  // never applied, unless that is made later
+            return;
+        }
+        if (making.number_of[merged_id] != NONE) {
+            // Never applied: these bytes are that token by now.
+            is_odd_ = !is_made_of(making.number_of[merged_id], left, right, making);
+            return;
+        }
+        const auto number = static_cast<number_t>(tokens_.size());
+        std::size_t steps_left = SOME_STEPS;
+        if (!are_neighbours(left, right, number, steps_left)) {
+            is_odd_ = steps_left == 0;
+            return;  // never applied: another rule comes first
+        }
+        const std::uint32_t length = tokens_[left].length + tokens_[right].length;
+        if (making.is_missing[merged_id] || making.bytes.size() + length > making.most_bytes) {
+            is_odd_ = true;
+            return;
+        }
+        making.number_of[merged_id] = number;
+        making.begins.push_back(making.bytes.size());
+        for (const number_t part : {left, right}) {
+            const std::size_t end = making.bytes.size(), n = tokens_[part].length;
+            making.bytes.resize(end + n);
+            std::memcpy(&making.bytes[end], &making.bytes[making.begins[part]], n);
+        }
+        tokens_.push_back({left, right, NONE, length});
+        ids_.push_back(rule.merged);
+        add_pair(left, right, number);
+        joints_[joint(&making.bytes[making.begins[number] + tokens_[left].length])] = true;
+    }
+
+    bool is_made_of(number_t token, number_t left, number_t right, const Making& making) const {
         const std::size_t n = tokens_[left].length;
+        const byte_t* const bytes = &making.bytes[making.begins[token]];
         return tokens_[token].length == n + tokens_[right].length &&
-               std::memcmp(&bytes_[begins_[token]], &bytes_[begins_[left]], n) == 0 &&
-               std::memcmp(&bytes_[begins_[token] + n], &bytes_[begins_[right]], tokens_[right].length) == 0;
+               std::memcmp(bytes, &making.bytes[making.begins[left]], n) == 0 &&
+               std::memcmp(bytes + n, &making.bytes[making.begins[right]], tokens_[right].length) == 0;
     }
 
     // ---- runs of one byte, such as spaces and dashes, whose many tokens all fit almost anywhere
@@ -296,7 +319,9 @@ private:
         }
     }
 
-    static std::size_t joint(byte_t left, byte_t right) { return static_cast<std::size_t>(left) << 8 | right; }
+    // The byte before `at` and the one there, as one number.
+    static std::size_t joint(const byte_t* at) { return static_cast<std::size_t>(at[-1]) << 8 | at[0]; }
+    bool are_joined(const byte_t* at) const { return joints_[joint(at)]; }
 
     static std::uint64_t pair_of(number_t left, number_t right) {
         return static_cast<std::uint64_t>(left) << NUMBER_BITS | right;
@@ -324,7 +349,8 @@ private:
 
     // The longest token at `at`; NONE if its byte has none.
     number_t longest_at(const byte_t* at, const byte_t* end, std::size_t& steps_left) const {
-        const std::uint32_t two = end - at < 2 ? 0 : after_two_[static_cast<std::size_t>(at[0]) << 8 | at[1]];
+        if (end - at < 2 || !are_joined(at + 1)) return longest_of_byte_[*at];
+        const std::uint32_t two = after_two_[joint(at + 1)];
         if (two == 0) return longest_of_byte_[*at];
         const Node* node = &nodes_[two];
         std::uint32_t n_passed = 0;
@@ -339,7 +365,7 @@ private:
     }
 
     // Children lie side by side, followed by what is below the first of them: a long token is on few cache lines.
-    void grow_trie() {
+    void grow_trie(const Making& making) {
         struct Place {
             number_t parent = 0, child = 0, sibling = 0, token = NONE;
             byte_t label = 0;
@@ -347,7 +373,10 @@ private:
         std::vector<Place> places(1);
         std::size_t most = 1;
         for (const Token& token : tokens_) most += token.right == NONE ? 1 : tokens_[token.right].length;
-        if (most >= MOST_NODES) return give_up();
+        if (most >= MOST_NODES) {
+            is_odd_ = true;
+            return;
+        }
         std::size_t size = 16;
         while (size < 2 * most) size *= 2;
         std::vector<std::uint64_t> edges(size, 0);
@@ -356,7 +385,7 @@ private:
             const Token& token = tokens_[i];
             number_t place = token.left == NONE ? 0 : place_of[token.left];
             for (std::size_t at = token.left == NONE ? 0 : tokens_[token.left].length; at < token.length; ++at) {
-                const byte_t byte = bytes_[begins_[i] + at];
+                const byte_t byte = making.bytes[making.begins[i] + at];
                 const std::uint64_t key = static_cast<std::uint64_t>(place) << 8 | byte;
                 std::size_t slot = key_.of(key) & (size - 1);
                 while (edges[slot] != 0 && edges[slot] >> 32 != key) slot = (slot + 1) & (size - 1);
@@ -415,12 +444,6 @@ private:
     std::vector<std::uint32_t> after_two_;  // by two bytes: the node there, or 0
     std::array<number_t, 256> longest_of_byte_{};
     bool is_odd_ = false;
-    // While rules are added:
-    std::vector<number_t> number_of_;  // by id
-    std::vector<bool> is_missing_;     // by id
-    std::vector<std::size_t> begins_;  // by number: in bytes_
-    std::vector<byte_t> bytes_;
-    std::size_t most_bytes_;
 };
 
 }  // namespace hf_scaffold

@@ -5,7 +5,7 @@ from libc.string cimport memcpy
 from libcpp cimport bool
 from libcpp.vector cimport vector
 
-from bpe_encoder cimport BpeEncoder, CharacterTable, EncoderWork, add_rules, checked, set_bytes, set_replacements
+from bpe_encoder cimport MUCH, BpeEncoder, CharacterTable, EncoderWork, add_rules, checked, set_bytes, set_replacements
 from interrupt cimport Interrupt
 from widths cimport token_id_t
 
@@ -72,6 +72,10 @@ cdef class PretokenEncoder:
         """The most entries one look-up compares: a few dozen at most, whatever the merges."""
         return self.encoder.longest_probe()
 
+    def prepare(self):
+        """Make encoding faster from now on. `encode` does so itself if given much."""
+        self.encoder.prepare()
+
     def encode(self, const unsigned char[::1] data, const long long[::1] offsets):
         """Encode the pre-tokens data[offsets[i] : offsets[i + 1]]; releases the GIL.
 
@@ -85,6 +89,8 @@ cdef class PretokenEncoder:
         cdef vector[long long] ends
         if n < 0 or offsets[0] != 0 or offsets[n] != data.shape[0]:
             raise ValueError("offsets must ascend from 0 to the length of data")
+        if data.shape[0] >= MUCH:
+            self.prepare()
         with nogil:
             encode_all(self.encoder, data, offsets, ids, ends)
         cdef token_id_t[::1] id_array = np.empty(ids.size(), np.int32)

@@ -140,6 +140,8 @@ public:
         n_units_ += text.length;
     }
 
+    std::size_t n_units() const { return n_units_; }
+
     // Encodes until all is done, and returns true; or until the cache is full or retired, and returns false: call it
     // again with its successor. A cache that can't be replaced yet serves some more tasks though full. Don't call it
     // again after it threw.

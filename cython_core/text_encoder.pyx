@@ -10,7 +10,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy
 from libcpp.memory cimport make_shared, shared_ptr, unique_ptr, weak_ptr
 
-from bpe_encoder cimport BpeEncoder, add_rules, checked, set_bytes, set_replacements
+from bpe_encoder cimport MUCH, BpeEncoder, add_rules, checked, set_bytes, set_replacements
 from interrupt cimport Interrupt
 from presets cimport Preset, preset_of
 from widths cimport token_id_t
@@ -82,6 +82,7 @@ cdef extern from "text_encoder.hpp" namespace "hf_scaffold" nogil:
         Batch(Pipeline, size_t) except +
         Batch(Pipeline, size_t, Dropout) except +
         void add(Text) except +
+        size_t n_units()
         bint run(IdCache&, bint, Interrupt&) except +
         int status(size_t)
         void ends(int64_t*)
@@ -204,6 +205,7 @@ cdef class TextEncoder:
     cdef unique_ptr[BpeEncoder] bpe
     cdef shared_ptr[IdCache] cache
     cdef weak_ptr[IdCache] previous_cache
+    cdef size_t n_units  # of all text so far
 
     # Not __init__, which subclasses may skip, and callers may call again while others encode.
     def __cinit__(
@@ -237,6 +239,10 @@ cdef class TextEncoder:
         """The memory of the cache, and of its predecessor while calls still use that."""
         cdef shared_ptr[IdCache] previous = self.previous_cache.lock()
         return self.cache.get().n_bytes() + (previous.get().n_bytes() if previous else 0)
+
+    def prepare(self):
+        """Make the first call with new words faster. Without it, the encoder does so once it has met much text."""
+        self.bpe.get().prepare()
 
     def encode(
         self,
@@ -351,6 +357,9 @@ cdef class TextEncoder:
         cdef shared_ptr[IdCache] cache
         cdef bint done = False, is_replaceable
         cdef Interrupt interrupt
+        self.n_units += batch.n_units()
+        if self.n_units >= MUCH:
+            self.prepare()
         while not done:
             cache = self.cache
             is_replaceable = self.previous_cache.expired()

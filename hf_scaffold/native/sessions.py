@@ -130,7 +130,9 @@ def session_of(tokenizer: Caller) -> Session:
 def prepare(tokenizer: Caller) -> None:
     """Compile the encoder, where there is one, so that the first call is as fast as any."""
     with suppress(NotNativeError):
-        session_of(tokenizer)
+        compiled = session_of(tokenizer).bare.compiled
+        if compiled is not None:
+            compiled.prepare()
 
 
 def session_or_reason(tokenizer: Caller, backend: Tokenizer) -> Session | str:

@@ -14,8 +14,19 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
 import hf_scaffold as hs
-from hf_scaffold._core.pretoken_encoder import PretokenEncoder
+from hf_scaffold._core.pretoken_encoder import PretokenEncoder as Unprepared
 from hf_scaffold.text.byte_level import bytes_to_symbols, symbols_to_bytes
+
+
+class PretokenEncoder(Unprepared):
+    """Two ways lead to the same tokens: merging, and after prepare() the longest tokens."""
+
+    def encode(self, data, offsets):
+        merged = super().encode(data, offsets)
+        self.prepare()
+        found = super().encode(data, offsets)
+        assert [each.tolist() for each in found] == [each.tolist() for each in merged]
+        return found
 
 
 @pytest.fixture(scope="module")
