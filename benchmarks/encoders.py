@@ -173,6 +173,13 @@ def ours_arrays(setting: Setting, name: str = SCAFFOLD) -> Encoder:
     return Encoder(encode=ours(setting, name).encode_batch_to_arrays, rows=lambda arrays: arrays)
 
 
+def ours_bare(setting: Setting) -> Encoder:
+    """Ids alone, as those of its peers; a call of the tokenizer makes attention masks, too."""
+    import hf_scaffold as hs
+
+    return Encoder(encode=hs.Encoder.from_pretrained(setting.folder / PLAIN).encode_batch)
+
+
 def ours_plain_arrays(setting: Setting) -> Encoder:
     return ours_arrays(setting, PLAIN)
 
@@ -291,7 +298,8 @@ FRESH: dict[str, dict[str, Callable[[Setting], Encoder]]] = {
         "fastokens": fastokens_arrays,
     },
     "lists": {
-        "hf_scaffold": ours_plain,
+        "hf_scaffold": ours_bare,
+        "hf_scaffold, tok(texts)": ours_plain,
         "gigatoken": gigatoken_lists,
         "fastokens": fastokens_lists,
         "tokenizers": tokenizers,
