@@ -91,6 +91,10 @@ private:
 // while it waits for the others; work() must poll, too.
 template <class Work>
 void run_on_threads(std::size_t n, Interrupt& interrupt, Work work) {
+    if (n <= 1) {
+        work();
+        return;
+    }
     std::exception_ptr thrown;
     std::mutex mutex;
     std::condition_variable ended;

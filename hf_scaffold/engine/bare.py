@@ -71,6 +71,19 @@ class BareEncoder:
                 return ids
         return self._encode_generally(text, allowed)
 
+    def ordinary(self, spelled: Callable[[str], object] | None) -> Callable[[str], list[int] | None]:
+        """`encode` without any special token; the function returns None for texts that it leaves to `encode`.
+
+        Args:
+            spelled: Finds something in a text that spells a special token.
+        """
+        if self.compiled is None:
+            return lambda text: None
+        encode_one, finder = self.compiled.encode_one, self._finder(frozenset())
+        if spelled is None:
+            return lambda text: encode_one(text, finder)
+        return lambda text: None if spelled(text) else encode_one(text, finder)
+
     def encode_batch(
         self, texts: Sequence[str], allowed: frozenset[str], dropout: Dropout | None = None
     ) -> tuple[Ids, Offsets]:

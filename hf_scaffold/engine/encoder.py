@@ -19,6 +19,7 @@ from hf_scaffold.engine.general import Located
 from hf_scaffold.engine.inputs import (
     Special,
     chosen,
+    pattern,
     refuse_no_batch,
     refuse_spelled,
     strings_of,
@@ -80,6 +81,7 @@ class Encoder:
         self._definition = definition
         self._bare = BareEncoder(definition)
         self._special = self._bare.special
+        self._ordinary: Callable[[str], list[int] | None] | None = None
         # Built on first use, as in BareEncoder.
         self._public_ids: dict[str, int] | None = None
         self._tokens: dict[int, str] | None = None
@@ -189,6 +191,11 @@ class Encoder:
             ConfigurationError: dropout is asked for where `why_general` is not None.
             TypeError: text is no str.
         """
+        if dropout is None and disallowed_special == "all" and not (allowed_special or add_special_tokens):
+            # Most calls, at a third of what the general way takes for a short text.
+            ordinary = self._ordinary or self._make_ordinary()
+            if type(text) is str and (found := ordinary(text)) is not None:
+                return found
         allowed = self._allowed(text, allowed_special, disallowed_special)
         ids = self._ids_of(text, allowed, Dropout.of(dropout, seed))
         return [*self._definition.before, *ids, *self._definition.after] if add_special_tokens else ids
@@ -234,6 +241,11 @@ class Encoder:
         special = chosen(allowed, self._special)
         refuse_spelled([text], chosen(disallowed, self._special) - special)
         return special
+
+    def _make_ordinary(self) -> Callable[[str], list[int] | None]:
+        """The ids of a text that spells no special token; None for others, and where they aren't compiled."""
+        self._ordinary = self._bare.ordinary(pattern(self._special).search if self._special else None)
+        return self._ordinary
 
     def _ids_of(self, text: str, allowed: frozenset[str], dropout: Dropout | None) -> list[int]:
         if dropout is None:

@@ -110,7 +110,7 @@ def refuse_spelled(texts: Sequence[str], refused: frozenset[str]) -> None:
     """Raise ValueError if a text spells one of these tokens; names the text, the token and the place."""
     if not refused:
         return
-    search = _pattern(refused).search
+    search = pattern(refused).search
     for i, text in enumerate(texts):
         if found := search(text):
             where = f"text {i} spells" if len(texts) > 1 else "the text spells"
@@ -122,5 +122,6 @@ def refuse_spelled(texts: Sequence[str], refused: frozenset[str]) -> None:
 
 
 @lru_cache(maxsize=128)
-def _pattern(tokens: frozenset[str]) -> re.Pattern[str]:
+def pattern(tokens: frozenset[str]) -> re.Pattern[str]:
+    """Finds any of these tokens, the longest at each place."""
     return re.compile("|".join(map(re.escape, sorted(tokens, key=lambda token: (-len(token), token)))))
