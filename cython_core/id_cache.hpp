@@ -75,9 +75,18 @@ public:
         return i;
     }
 
+    // What a thread has to itself for adding, so that threads seldom wait for each other's cache lines.
+    struct Share {
+        token_id_t* room = nullptr;  // for blocks
+        std::size_t n_left = 0;
+        std::size_t n_next = 0;  // to take when that is used up
+        std::size_t n_uncounted = 0;
+    };
+
     // Adds a pre-token that find() did not find; unless the cache is full, or the pre-token is too long or has more ids
     // than bytes, for which callers of find() may have no room.
-    void add(const byte_t* bytes, std::size_t length, const Key& key, const token_id_t* ids, std::size_t n) {
+    void add(
+        const byte_t* bytes, std::size_t length, const Key& key, const token_id_t* ids, std::size_t n, Share& share) {
         if (length > LONGEST || n > length || is_full()) return;
         std::uint64_t values[2];
         token_id_t* block = nullptr;
@@ -87,7 +96,7 @@ public:
             std::memcpy(values, inlined, sizeof values);
         } else {
             const std::size_t size = 1 + n + (length + sizeof(token_id_t) - 1) / sizeof(token_id_t);
-            block = new_block(size);
+            block = new_block(size, share);
             if (block == nullptr) return;
             block[0] = static_cast<token_id_t>(n);
             std::copy_n(ids, n, block + 1);
@@ -96,7 +105,11 @@ public:
             values[1] = BLOCK << 32;
         }
         put(key, values);
+        if (++share.n_uncounted == MOST_UNCOUNTED) count(share);
     }
+
+    // Call it when the thread adds no more.
+    void count(Share& share) { size_.fetch_add(std::exchange(share.n_uncounted, 0), std::memory_order_relaxed); }
 
     bool is_full() const {
         return size_.load(std::memory_order_relaxed) >= n_slots_ / 2 || is_out_of_room_.load(std::memory_order_relaxed);
@@ -126,7 +139,9 @@ public:
         const bool may_grow = n_slots_ < LAST_SLOTS && !is_out_of_room_.load(std::memory_order_relaxed);
         if (!may_grow) return made(key_, n_slots_, std::make_shared<Slabs>());
         const std::shared_ptr<IdCache> larger = made(key_, n_slots_ * 4, slabs_);
-        for (std::size_t i = 0; i < n_slots_; ++i) larger->put_copy(slots_[i]);
+        Share all;
+        for (std::size_t i = 0; i < n_slots_; ++i) all.n_uncounted += larger->put_copy(slots_[i]);
+        larger->count(all);
         return larger;
     }
 
@@ -134,7 +149,9 @@ private:
     static constexpr std::size_t FIRST_SLOTS = std::size_t{1} << 14;  // half a MB
     static constexpr std::size_t LAST_SLOTS = std::size_t{1} << 20;   // 32 MB
     static constexpr std::size_t SLAB = std::size_t{1} << 14;         // ids: 64 KB
-    static constexpr std::size_t MOST_BYTES = std::size_t{1} << 25;   // of slabs
+    static constexpr std::size_t LARGEST_SHARE = 1024;                // ids
+    static constexpr std::size_t MOST_UNCOUNTED = 16;                // by each of 256 threads: a quarter of FIRST_SLOTS
+    static constexpr std::size_t MOST_BYTES = std::size_t{1} << 25;  // of slabs
     static constexpr std::size_t INLINE = 15;
     static constexpr std::size_t INLINE_IDS = 3;
     static constexpr std::uint64_t LONG = 0xFF;   // in the top byte of `high`, with the length in its low bits
@@ -226,11 +243,20 @@ private:
         return std::shared_ptr<IdCache>(new IdCache(key, n_slots, std::move(slabs)));
     }
 
-    // Null if there is no room.
-    token_id_t* new_block(std::size_t size) {
-        token_id_t* const block = slabs_->block(size);
-        if (block == nullptr) is_out_of_room_.store(true, std::memory_order_relaxed);
-        return block;
+    // Null if there is no room. Shares grow, so that a thread that adds little takes little.
+    token_id_t* new_block(std::size_t size, Share& share) {
+        if (share.n_left < size) {
+            const std::size_t n = std::max(size, share.n_next);
+            share.room = slabs_->block(n);
+            share.n_left = share.room == nullptr ? 0 : n;
+            share.n_next = std::min(2 * n, LARGEST_SHARE);
+            if (share.room == nullptr) {
+                is_out_of_room_.store(true, std::memory_order_relaxed);
+                return nullptr;
+            }
+        }
+        share.n_left -= size;
+        return std::exchange(share.room, share.room + size);
     }
 
     void put(const Key& key, const std::uint64_t (&values)[2]) {
@@ -242,7 +268,6 @@ private:
             slot.values[0].store(values[0], std::memory_order_relaxed);
             slot.values[1].store(values[1], std::memory_order_relaxed);
             slot.high.store(key.high, std::memory_order_release);
-            size_.fetch_add(1, std::memory_order_relaxed);
             return;
         }
     }
@@ -274,17 +299,19 @@ private:
         }
     }
 
-    // The copy shares the slot's block.
-    void put_copy(const Slot& slot) {
+    // The copy shares the slot's block. False if there is nothing in the slot.
+    bool put_copy(const Slot& slot) {
         const std::uint64_t high = slot.high.load(std::memory_order_acquire);
-        if (high > BUSY) put(with_home(slot.low, high), {slot.values[0], slot.values[1]});
+        if (high <= BUSY) return false;
+        put(with_home(slot.low, high), {slot.values[0], slot.values[1]});
+        return true;
     }
 
     HashKey key_;
     std::size_t n_slots_;  // a power of two
     LargeArray<Slot> slots_;
-    std::shared_ptr<Slabs> slabs_;  // shared with the successor
-    std::atomic<std::size_t> size_{0};
+    std::shared_ptr<Slabs> slabs_;                          // shared with the successor
+    alignas(CACHE_LINE) std::atomic<std::size_t> size_{0};  // written far more often than what is above
     std::atomic<bool> is_out_of_room_{false};
     std::atomic<bool> is_retired_{false};
 };

@@ -299,6 +299,10 @@ private:
             work_.interrupt = &interrupt;
         }
 
+        Worker(const Worker&) = delete;
+        Worker& operator=(const Worker&) = delete;
+        ~Worker() { cache_.count(share_); }
+
         void encode(std::size_t i) {
             interrupt_.poll();
             Task& task = batch_.tasks_[i];
@@ -389,7 +393,7 @@ private:
             ids_.clear();
             batch_.pipeline_.bpe->encode(bytes, length, work_, ids_);
             append_ids(length);
-            cache_.add(bytes, length, key, ids_.data(), ids_.size());
+            cache_.add(bytes, length, key, ids_.data(), ids_.size(), share_);
         }
 
         // Starts a task of `n_bytes`, with no ids and room for one per byte. From then on there is always room for one
@@ -418,6 +422,7 @@ private:
 
         Batch& batch_;
         IdCache& cache_;
+        IdCache::Share share_;
         Interrupt& interrupt_;
         Steps steps_;
         BpeEncoder::Work work_;
