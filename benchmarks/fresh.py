@@ -124,7 +124,7 @@ def main(
     ] = None,
     kinds: Annotated[str, typer.Option(help="Some of them, joined by ';'.")] = ";".join(KINDS),
     vocab_size: int = 32_000,
-    limit_mb: Annotated[float, typer.Option(help="So much of each kind, if there is.")] = 24,
+    limit_mb: Annotated[float, typer.Option(help="So much of each kind, if there is.")] = 12,
     threads: int = 2,
     rounds: int = 3,
     tokenizers_1: Annotated[str | None, typer.Option(help="A Python that has tokenizers 1.0.")] = None,
