@@ -33,11 +33,7 @@ public:
     };
     static constexpr std::uint32_t NO_RANK = std::numeric_limits<std::uint32_t>::max();
 
-    explicit RuleTable(std::size_t n_rules) {
-        std::size_t size = 16;
-        while (size < 2 * n_rules + 2) size *= 2;
-        slots_.assign(size, Slot{0, Rule{NO_RANK, NO_ID}});
-    }
+    explicit RuleTable(std::size_t n_rules) : slots_(slots_for(n_rules), Slot{0, Rule{NO_RANK, NO_ID}}) {}
 
     // The first of several rules for a pair counts.
     void add(token_id_t left, token_id_t right, Rule rule) {

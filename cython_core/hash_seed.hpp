@@ -103,6 +103,13 @@ struct KeyedHash {
     HashKey key;
 };
 
+// How many slots a table of n entries has by open addressing: a power of two, of which at most half are taken.
+inline std::size_t slots_for(std::size_t n) {
+    std::size_t n_slots = 16;
+    while (n_slots < 2 * n + 2) n_slots *= 2;
+    return n_slots;
+}
+
 // The most entries one look-up in an unordered container compares.
 template <class Container>
 std::size_t longest_chain(const Container& container) {

@@ -51,13 +51,21 @@ inline void ask_for_huge_pages(void* array, std::size_t size) {
 #endif
 }
 
+// The bytes of n objects; they can be rounded up.
+template <class T>
+std::size_t size_of(std::size_t n) {
+    if (n > (std::numeric_limits<std::size_t>::max() - HUGE_PAGE) / sizeof(T)) throw std::bad_alloc();
+    return n * sizeof(T);
+}
+
+constexpr std::size_t alignment_of(std::size_t size) { return size < HUGE_PAGE ? CACHE_LINE : HUGE_PAGE; }
+
 // Uninitialized memory for n > 0 objects.
 template <class T>
 LargeArray<T> make_large_array(std::size_t n) {
     static_assert(std::is_trivially_destructible_v<T>);
-    if (n > (std::numeric_limits<std::size_t>::max() - HUGE_PAGE) / sizeof(T)) throw std::bad_alloc();
-    const std::size_t alignment = n * sizeof(T) < HUGE_PAGE ? CACHE_LINE : HUGE_PAGE;
-    const std::size_t size = (n * sizeof(T) + alignment - 1) / alignment * alignment;
+    const std::size_t n_bytes = size_of<T>(n), alignment = alignment_of(n_bytes);
+    const std::size_t size = (n_bytes + alignment - 1) / alignment * alignment;
     void* array = nullptr;
 #ifdef _MSC_VER
     array = _aligned_malloc(size, alignment);
@@ -77,8 +85,7 @@ LargeArray<T> make_large_array(std::size_t n) {
 template <class T>
 LargeArray<T> make_large_zeros(std::size_t n) {
     static_assert(std::is_trivially_destructible_v<T>);
-    if (n > (std::numeric_limits<std::size_t>::max() - HUGE_PAGE) / sizeof(T)) throw std::bad_alloc();
-    const std::size_t size = n * sizeof(T), alignment = size < HUGE_PAGE ? CACHE_LINE : HUGE_PAGE;
+    const std::size_t size = size_of<T>(n), alignment = alignment_of(size);
     void* const block = std::calloc(size + alignment, 1);
     if (block == nullptr) throw std::bad_alloc();
     const auto place = (reinterpret_cast<std::uintptr_t>(block) + alignment - 1) / alignment * alignment;

@@ -5,7 +5,8 @@
 // Merwe 2023). Whether two tokens may be neighbours is found by undoing their merges, the last one first, and looking
 // for an earlier rule that joins the parts that touch. Where the longest token may not follow, a shorter one is tried;
 // where none may, the token before it was too long. (The search is that of the Rust crate `bpe`, by van Antwerpen and
-// Neubeck.)
+// Neubeck.) A short pre-token that begins with a short token is merged all the same: random letters and digits hardly
+// merge, so that takes less time.
 //
 // This needs rules in an order in which the parts of a token are made before the token, as training makes them, and
 // tokens that stand for one string each. Other rules are odd: pre-tokens have to be merged then.
@@ -40,10 +41,9 @@ public:
         Making making(rules.size());
         is_odd_ = rules.size() >= MOST_TOKENS - 256;
         if (is_odd_) return;
-        std::size_t size = 16;
-        while (size < 2 * rules.size() + 2) size *= 2;
-        pairs_.assign(size, 0);
-        filter_.assign(size / 4, 0);
+        pairs_.assign(slots_for(rules.size()), 0);
+        filter_.assign(pairs_.size() / 4, 0);
+        made_of_two_.assign(std::size_t{1} << 16, NONE);
         tokens_.reserve(rules.size() + 256);
         for (unsigned byte = 0; byte < 256; ++byte) {
             if (byte_ids[byte] != NO_ID) add_byte(static_cast<byte_t>(byte), byte_ids[byte], making);
@@ -86,6 +86,7 @@ public:
             ids.push_back(ids_[token]);
             return true;
         }
+        if (n <= SHORT && (token == NONE || tokens_[token].length <= SHORT_TOKEN)) return merge_short(bytes, n, ids);
         if (work.numbers.size() < n) work.numbers.resize(n);
         number_t *const made = work.numbers.data(), *last = made;
         bool any_dead = false;  // places where no token may follow those before
@@ -144,6 +145,7 @@ private:
     static constexpr std::size_t MOST_TOKENS = std::size_t{1} << NUMBER_BITS, MOST_NODES = std::size_t{1} << 24;
     static constexpr std::size_t SOME_STEPS = 1024, MOST_STEPS = 16;  // for rules and tokens; and for each byte
     static constexpr std::size_t LONG = 32, FEW_RUNS = 64;
+    static constexpr std::size_t SHORT = 16, SHORT_TOKEN = 4;  // bytes
 
     struct Token {
         number_t left, right;
@@ -224,6 +226,7 @@ private:
         tokens_.push_back({left, right, NONE, length});
         ids_.push_back(rule.merged);
         add_pair(left, right, number);
+        if (length == 2) made_of_two_[joint(&making.bytes[making.begins[number] + 1])] = number;
         joints_[joint(&making.bytes[making.begins[number] + tokens_[left].length])] = true;
     }
 
@@ -296,6 +299,44 @@ private:
             }
         }
         runs.swap(more_runs);
+    }
+
+    // ---- few bytes
+
+    // By merging, lowest rule first; a rule is known by the number of what it makes.
+    bool merge_short(const byte_t* bytes, std::size_t n, std::vector<token_id_t>& ids) const {
+        constexpr std::uint32_t NOTHING = std::numeric_limits<std::int32_t>::max();  // SSE2 compares signed numbers
+        static_assert(MOST_TOKENS * SHORT < NOTHING);
+        number_t tokens[SHORT];
+        std::uint32_t candidates[SHORT];  // what the tokens here and next make: the lowest, leftmost one comes first
+        std::uint8_t previous[SHORT + 1], next[SHORT];
+        const auto candidate = [](number_t made, std::size_t place) {
+            return made == NONE ? NOTHING : static_cast<std::uint32_t>(made * SHORT + place);
+        };
+        for (std::size_t i = 0; i < n; ++i) {
+            tokens[i] = longest_of_byte_[bytes[i]];
+            if (tokens[i] == NONE) return false;
+            previous[i] = static_cast<std::uint8_t>(i - 1);
+            next[i] = static_cast<std::uint8_t>(i + 1);
+        }
+        for (std::size_t i = 0; i + 1 < n; ++i) candidates[i] = candidate(made_of_two_[joint(bytes + i + 1)], i);
+        std::fill(candidates + n - 1, candidates + SHORT, NOTHING);
+        for (;;) {
+            std::int32_t best = NOTHING;
+            for (const std::uint32_t each : candidates) best = std::min(best, static_cast<std::int32_t>(each));
+            if (best == NOTHING) break;
+            const std::size_t here = static_cast<std::uint32_t>(best) % SHORT, gone = next[here], after = next[gone];
+            tokens[here] = static_cast<std::uint32_t>(best) / SHORT;
+            candidates[gone] = NOTHING;
+            next[here] = static_cast<std::uint8_t>(after);
+            previous[after] = static_cast<std::uint8_t>(here);
+            candidates[here] = after == n ? NOTHING : candidate(merged(tokens[here], tokens[after]), here);
+            if (here == 0) continue;
+            const std::size_t before = previous[here];
+            candidates[before] = candidate(merged(tokens[before], tokens[here]), before);
+        }
+        for (std::size_t i = 0; i < n; i = next[i]) ids.push_back(ids_[tokens[i]]);
+        return true;
     }
 
     // ---- any bytes
@@ -377,9 +418,7 @@ private:
             is_odd_ = true;
             return;
         }
-        std::size_t size = 16;
-        while (size < 2 * most) size *= 2;
-        std::vector<std::uint64_t> edges(size, 0);
+        std::vector<std::uint64_t> edges(slots_for(most), 0);
         std::vector<number_t> place_of(tokens_.size());
         for (number_t i = 0; i < tokens_.size(); ++i) {
             const Token& token = tokens_[i];
@@ -387,8 +426,9 @@ private:
             for (std::size_t at = token.left == NONE ? 0 : tokens_[token.left].length; at < token.length; ++at) {
                 const byte_t byte = making.bytes[making.begins[i] + at];
                 const std::uint64_t key = static_cast<std::uint64_t>(place) << 8 | byte;
-                std::size_t slot = key_.of(key) & (size - 1);
-                while (edges[slot] != 0 && edges[slot] >> 32 != key) slot = (slot + 1) & (size - 1);
+                const std::size_t mask = edges.size() - 1;
+                std::size_t slot = key_.of(key) & mask;
+                while (edges[slot] != 0 && edges[slot] >> 32 != key) slot = (slot + 1) & mask;
                 if (edges[slot] == 0) {
                     edges[slot] = key << 32 | places.size();
                     places.emplace_back();
@@ -438,6 +478,7 @@ private:
     std::vector<std::uint64_t> pairs_;          // hash table: a pair and what it makes, or 0
     std::vector<std::uint64_t> filter_;         // a bit for each pair, by other bits of the same hash
     std::bitset<std::size_t{1} << 16> joints_;  // which bytes may be neighbours in a token
+    std::vector<number_t> made_of_two_;         // by two bytes
     std::vector<Node> nodes_;
     std::vector<byte_t> labels_;  // by node: the byte that leads there
     number_t n_bytes_ = 0;
