@@ -276,17 +276,6 @@ private:
         return c == '_' || (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
     }
 
-    // The start of the white space that ends at `at`, `begin` at the earliest.
-    static const byte_t* space_before(const byte_t* begin, const byte_t* at) {
-        while (at > begin) {
-            const byte_t* before = at - 1;
-            while (before > begin && (*before & 0xC0) == 0x80) --before;
-            if (!(character_at(before).classes & SPACE)) break;
-            at = before;
-        }
-        return at;
-    }
-
     LongestAt contents_;
     std::vector<AddedToken> tokens_;  // by their number in contents_
 };

@@ -44,6 +44,17 @@ inline const byte_t* skip(const byte_t* at, const byte_t* end, classes_t wanted)
     return skip(at, end, wanted, wanted);
 }
 
+// The start of the white space that ends at `at`, `begin` at the earliest.
+inline const byte_t* space_before(const byte_t* begin, const byte_t* at) {
+    while (at > begin) {
+        const byte_t* before = at - 1;
+        while (before > begin && (*before & 0xC0) == 0x80) --before;
+        if (!(character_at(before).classes & SPACE)) break;
+        at = before;
+    }
+    return at;
+}
+
 // How many bytes of the 16 at `at` come before the first that is not in a-z or, in `any_case`, A-Z.
 template <bool any_case>
 inline unsigned leading_ascii_letters(const byte_t* at) {

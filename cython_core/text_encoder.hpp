@@ -1,6 +1,6 @@
 // From a batch of texts to token ids, on all cores.
 //
-// text → UTF-8 → stretches between added tokens → pre-tokens → ids. Tasks of similar size hold several texts, or part
+// text → UTF-8 → normalized stretches between added tokens → pre-tokens → ids. Tasks of similar size hold several texts, or part
 // of a long one, cut where pre-tokens are sure to end. Threads take the tasks in turn.
 #pragma once
 
@@ -25,6 +25,7 @@
 #include "interrupt.hpp"
 #include "large_array.hpp"
 #include "scan.hpp"
+#include "stretches.hpp"
 #include "transcode.hpp"
 
 namespace hf_scaffold {
@@ -33,8 +34,7 @@ namespace hf_scaffold {
 struct Pipeline {
     Preset preset;
     const BpeEncoder* bpe;
-    const AddedTokens* first;   // found in the whole text
-    const AddedTokens* second;  // found in the text between those
+    Finder finder;
 };
 
 // BPE-dropout: its probability, and each text's seed.
@@ -199,6 +199,7 @@ private:
     struct LongText {
         std::size_t text;
         Utf8 utf8 = {};
+        Stretches stretches = {};
         std::vector<Stretch> pieces = {};
     };
 
@@ -210,21 +211,6 @@ private:
         std::size_t first_piece = 0, n_pieces = 0;
         std::vector<std::size_t> lengths = {};  // of the texts
     };
-
-    static bool split(const Pipeline& pipeline, const byte_t* begin, const byte_t* end, std::vector<Stretch>& out) {
-        out.clear();
-        if (pipeline.second->empty()) return pipeline.first->split(begin, end, out);
-        std::vector<Stretch> outer;
-        if (!pipeline.first->split(begin, end, outer)) return false;
-        for (const Stretch& stretch : outer) {
-            if (stretch.id != NO_ID) {
-                out.push_back(stretch);
-            } else if (!pipeline.second->split(stretch.begin, stretch.end, out)) {
-                return false;
-            }
-        }
-        return true;
-    }
 
     void plan(Interrupt& interrupt) {
         status_.assign(texts_.size(), OK);
@@ -255,14 +241,13 @@ private:
     }
 
     void prepare(LongText& text, Interrupt& interrupt) {
-        std::vector<Stretch> stretches;
         interrupt.poll();
         if (!text.utf8.hold(texts_[text.text])) {
             status_[text.text] = NOT_TEXT;
-        } else if (!split(pipeline_, text.utf8.begin(), text.utf8.end(), stretches)) {
+        } else if (!text.stretches.find(pipeline_.finder, text.utf8.begin(), text.utf8.end(), &interrupt)) {
             status_[text.text] = UNSURE;
         } else {
-            for (const Stretch& stretch : stretches) cut(stretch, text.pieces, interrupt);
+            for (const Stretch& stretch : text.stretches.all()) cut(stretch, text.pieces, interrupt);
         }
     }
 
@@ -318,7 +303,8 @@ private:
             const Stretch* first = task.of->pieces.data() + task.first_piece;
             const Stretch* last = first + task.n_pieces;
             start(first == last ? 0 : static_cast<std::size_t>(last[-1].end - first->begin));
-            for (const Stretch* piece = first; piece != last; ++piece) append(rules, *piece, task.of->utf8, task.text);
+            for (const Stretch* piece = first; piece != last; ++piece)
+                append(rules, *piece, task.of->stretches, task.text);
             task.lengths.push_back(n_made());
         }
 
@@ -343,20 +329,23 @@ private:
         template <class Rules>
         Status encode_text(Rules rules, std::size_t text) {
             if (!utf8_.hold(batch_.texts_[text])) return NOT_TEXT;
-            if (!split(batch_.pipeline_, utf8_.begin(), utf8_.end(), stretches_)) return UNSURE;
-            for (const Stretch& stretch : stretches_) append(rules, stretch, utf8_, text);
+            if (!stretches_.find(batch_.pipeline_.finder, utf8_.begin(), utf8_.end(), &interrupt_)) return UNSURE;
+            const auto n_bytes = static_cast<std::size_t>(stretches_.end() - stretches_.begin());
+            const std::size_t n_expected = Utf8::most_bytes(batch_.texts_[text]);
+            if (n_bytes > n_expected) make_room(n_bytes - n_expected);
+            for (const Stretch& stretch : stretches_.all()) append(rules, stretch, stretches_, text);
             return OK;
         }
 
-        // Appends a stretch of the text's UTF-8.
+        // Appends one of the text's stretches, or a part of it.
         template <class Rules>
-        void append(Rules rules, const Stretch& stretch, const Utf8& utf8, std::size_t text) {
+        void append(Rules rules, const Stretch& stretch, const Stretches& all, std::size_t text) {
             if (stretch.id != NO_ID) {
                 *next_++ = stretch.id;  // there is room: it has at least one byte
             } else if (batch_.dropout_.p > 0) {
-                append_dropping(rules, stretch, batch_.dropout_.streams[text], utf8.begin());
+                append_dropping(rules, stretch, batch_.dropout_.streams[text], all.begin());
             } else {
-                append_text(rules, stretch, utf8.end());
+                append_text(rules, stretch, all.end());
             }
         }
 
@@ -430,7 +419,7 @@ private:
         std::vector<token_id_t> ids_;
         Utf8 utf8_;
         SlowPrefetch next_text_;
-        std::vector<Stretch> stretches_;
+        Stretches stretches_;
         std::array<IdCache::Key, MOST_IN_BATCH> keys_;
         Scratch<token_id_t> out_;
         std::size_t n_spare_ = 0;     // room in out_ beyond one id per byte

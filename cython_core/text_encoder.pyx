@@ -9,6 +9,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 from libcpp.memory cimport make_shared, shared_ptr, unique_ptr, weak_ptr
+from libcpp.string cimport string
 
 from bpe_encoder cimport MUCH, BpeEncoder, add_rules, checked, set_bytes, set_replacements
 from interrupt cimport Interrupt
@@ -55,6 +56,32 @@ cdef extern from "added_tokens.hpp" namespace "hf_scaffold" nogil:
         void build() except +
 
 
+cdef extern from "normalizer.hpp" namespace "hf_scaffold" nogil:
+    cppclass ByteBuffer:
+        const unsigned char* begin()
+        size_t size()
+
+    cppclass Work "hf_scaffold::Normalizer::Work":
+        pass
+
+    cppclass When "hf_scaffold::Normalizer::When":
+        bint if_missing, at_start
+
+    cppclass Steps "hf_scaffold::Normalizer":
+        void add_replace(string, string) except +
+        void add_prepend(string, When) except +
+        void add_strip(bint, bint) except +
+        void run(const unsigned char*, const unsigned char*, bint, Work&, ByteBuffer&) except +
+
+
+cdef extern from "stretches.hpp" namespace "hf_scaffold" nogil:
+    cppclass Finder:
+        const AddedTokens* first
+        const Steps* normalizer
+        const AddedTokens* second
+        const Steps* marker
+
+
 cdef extern from "id_list.hpp" namespace "hf_scaffold" nogil:
     cppclass IdBuffer:
         const token_id_t* data()
@@ -71,8 +98,7 @@ cdef extern from "text_encoder.hpp" namespace "hf_scaffold" nogil:
     cppclass Pipeline:
         Preset preset
         const BpeEncoder* bpe
-        const AddedTokens* first
-        const AddedTokens* second
+        Finder finder
 
     cppclass Dropout:
         float p
@@ -123,28 +149,89 @@ cdef array_of(IdBuffer& ids):
     return np.asarray(memory)
 
 
+cdef class Normalizer:
+    """Rewrites text as a normalizer of `tokenizers` does. Immutable.
+
+    Args:
+        steps: Taken in turn, each a tuple of its kind and
+
+            - "replace", pattern, content: what stands for each occurrence of a pattern of 1 to 64 bytes;
+            - "prepend", prefix, if_missing, at_start: goes before text that is not empty, perhaps only if it doesn't
+              begin so, or stands at the start of what is encoded;
+            - "strip", left, right: sides to take white space from.
+    Raises:
+        LookupError: there is no such kind of step.
+        TypeError, ValueError: a step has other arguments.
+    Cost: linear in the text, and in what each step makes of it.
+    """
+
+    cdef Steps steps
+
+    def __cinit__(self, steps):
+        cdef When when
+        for kind, *values in steps:
+            if kind == "replace":
+                pattern, content = values
+                self.steps.add_replace(pattern.encode(), content.encode())
+            elif kind == "prepend":
+                prefix, when.if_missing, when.at_start = values
+                self.steps.add_prepend(prefix.encode(), when)
+            elif kind == "strip":
+                left, right = values
+                self.steps.add_strip(left, right)
+            else:
+                raise LookupError(f"no step of the kind {kind!r}")
+
+    def normalize(self, str text not None):
+        """The text as it is after all steps.
+
+        Raises:
+            UnicodeEncodeError: it holds a lone surrogate.
+        """
+        return self.rewritten(text.encode()).decode()
+
+    cdef bytes rewritten(self, bytes utf8):
+        cdef Work work
+        cdef ByteBuffer made
+        cdef const unsigned char* begin = utf8
+        self.steps.run(begin, begin + len(utf8), True, work, made)
+        return made.begin()[:made.size()]
+
+
 cdef class AddedTokenFinder:
-    """Finds added tokens in text. Immutable.
+    """Finds added tokens in text, and normalizes the text between them. Immutable.
 
     Args:
         tokens: (content, id, single_word, lstrip, rstrip, normalized, ignored) of each; ignored ones are found
-            but read as text.
+            but read as text. Those normalized are so themselves, and found in normalized text.
+        normalizer: If any.
+        marker: What rewrites the text between all added tokens before it is split: a prefix, and spaces made visible.
     Raises:
-        ValueError: an id is negative.
+        ValueError: an id is negative; two contents are alike once normalized, or one is empty, which only `tokenizers`
+            can find.
         OverflowError: an id is above 2**31 - 1, or the contents have 4 GiB or more.
     Cost: building is linear in the length of the contents, apart from sorting them; finding is linear in the text.
     """
 
     cdef AddedTokens first
     cdef AddedTokens second
+    cdef Normalizer normalizer
+    cdef Normalizer marker
 
-    def __cinit__(self, tokens):
+    def __cinit__(self, tokens, Normalizer normalizer=None, Normalizer marker=None):
         cdef AddedToken token
         cdef bytes utf8
+        cdef set seen = set()
+        self.normalizer, self.marker = normalizer, marker
         for content, token_id, single_word, lstrip, rstrip, normalized, ignored in tokens:
             utf8 = content.encode()
             if not utf8:
                 continue  # never found
+            if normalized and normalizer is not None:
+                utf8 = normalizer.rewritten(utf8)
+                if not utf8 or utf8 in seen:
+                    raise ValueError(f"the added token {content!r} is {'like another' if utf8 else 'empty'} once normalized")
+                seen.add(utf8)
             token.id = checked(token_id)
             token.single_word, token.lstrip, token.rstrip = single_word, lstrip, rstrip
             token.ignored = ignored
@@ -154,6 +241,17 @@ cdef class AddedTokenFinder:
                 self.first.add(<const unsigned char*>utf8, len(utf8), token)
         self.first.build()
         self.second.build()
+
+    # Valid as long as this object.
+    cdef Finder finder(self):
+        cdef Finder finder
+        finder.first, finder.second = &self.first, &self.second
+        finder.normalizer = finder.marker = NULL
+        if self.normalizer is not None:
+            finder.normalizer = &self.normalizer.steps
+        if self.marker is not None:
+            finder.marker = &self.marker.steps
+        return finder
 
 
 def rules_of(list merges not None, dict ids not None, dict more_ids not None):
@@ -339,7 +437,7 @@ cdef class TextEncoder:
     cdef Pipeline pipeline(self, AddedTokenFinder added):
         cdef Pipeline pipeline
         pipeline.preset, pipeline.bpe = self.preset, self.bpe.get()
-        pipeline.first, pipeline.second = &added.first, &added.second
+        pipeline.finder = added.finder()
         return pipeline
 
     cdef arrays(self, Batch* batch, Py_ssize_t n):

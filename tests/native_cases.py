@@ -53,12 +53,16 @@ class Tokenizer:
     size: int = toys.SIZES[0]
     preset: str = "gpt2-digits"
     post_processor: str = "none"
+    normalizer: str = "none"
     added: tuple[tuple[str, dict[str, bool]], ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
 
     def made(self) -> Any:
         tokenizer = toys.tokenizer(
-            toys.trained(self.size), post_processor=self.post_processor, **self.settings
+            toys.trained(self.size),
+            post_processor=self.post_processor,
+            normalizer=self.normalizer,
+            **self.settings,
         )
         tokenizer.backend_tokenizer.pre_tokenizer = get_pre_tokenizer(self.preset).pre_tokenizer
         for content, flags in self.added:
@@ -105,6 +109,7 @@ def random_tokenizer(rng: random.Random) -> Tokenizer:
         size=rng.choice(toys.SIZES),
         preset=rng.choice(list(PRESETS)),
         post_processor=rng.choice(list(toys.POST_PROCESSORS)),
+        normalizer=rng.choice(["none"] * len(toys.NORMALIZERS) + list(toys.NORMALIZERS)),
         added=tuple((content, {flag: rng.random() < 0.4 for flag in FLAGS}) for content in added),
         settings={name: rng.choice(values) for name, values in settings.items()},
     )
@@ -305,7 +310,7 @@ def simpler(made: Tokenizer, call: Call) -> Any:
         for value in less(getattr(call, part.name)):
             yield made, replace(call, **{part.name: value})
     for part in fields(Tokenizer):
-        default = Tokenizer() if part.name in ("size", "preset", "post_processor") else None
+        default = Tokenizer() if part.name in ("size", "preset", "post_processor", "normalizer") else None
         given = getattr(made, part.name)
         values = less(given) if default is None else {getattr(default, part.name)} - {given}
         for value in values:

@@ -4,7 +4,7 @@ from collections import Counter
 from functools import cache
 
 import oracle
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
@@ -45,6 +45,9 @@ NORMALIZERS = {
     "NFC": normalizers.NFC(),
     "NFKD": normalizers.NFKD(),
     "lowercase": normalizers.Lowercase(),
+    "Llama": normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]),
+    "stripped": normalizers.Sequence([normalizers.Strip(), normalizers.Replace("na", "🙂 ")]),
+    "not compiled": normalizers.Replace(Regex("[ab]"), "c"),
     "same text": normalizers.Replace("ana", "ana"),  # after which every character stands for all three
     "strip accents": normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]),
 }

@@ -4,8 +4,17 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+class Normalizer:
+    def __init__(self, steps: Iterable[Sequence[object]]) -> None: ...
+    def normalize(self, text: str) -> str: ...
+
 class AddedTokenFinder:
-    def __init__(self, tokens: Iterable[Sequence[object]]) -> None: ...
+    def __init__(
+        self,
+        tokens: Iterable[Sequence[object]],
+        normalizer: Normalizer | None = None,
+        marker: Normalizer | None = None,
+    ) -> None: ...
 
 def rules_of(merges: list[list[str]], ids: dict[str, int], more_ids: dict[str, int]) -> memoryview: ...
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
-from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
+from hf_scaffold._core.text_encoder import AddedTokenFinder, Normalizer, TextEncoder
 from hf_scaffold.engine import general
 from hf_scaffold.engine.definition import Definition
 from hf_scaffold.engine.dropout import Dropout
 from hf_scaffold.engine.inputs import n_threads
 from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.text.normalizers import steps_of
 from hf_scaffold.text.presets import preset_of
 
 if TYPE_CHECKING:
@@ -149,12 +150,12 @@ class BareEncoder:
         assert self.compiled is not None
         text.encode()
         ids: list[int] = []
-        for token_id, start, stop in general.stretches(self.definition, allowed, text):
+        for token_id, piece, at in general.stretches(self.definition, allowed, text):
             if token_id is not None:
                 ids.append(token_id)
             else:  # another place, another stream: it wraps
-                place = np.array([(int(stream) + start) % (1 << 64)], np.uint64)
-                stretch, _, _ = self.compiled.encode([text[start:stop]], AddedTokenFinder([]), 1, p, place)
+                place = np.array([(int(stream) + at) % (1 << 64)], np.uint64)
+                stretch, _, _ = self.compiled.encode([piece], AddedTokenFinder([]), 1, p, place)
                 ids += stretch.tolist()
         return ids
 
@@ -163,15 +164,18 @@ class BareEncoder:
         if finder is None:
             finder = self._finders[allowed] = AddedTokenFinder(
                 (
-                    t.content,
-                    t.id,
-                    t.single_word,
-                    t.lstrip,
-                    t.rstrip,
-                    t.normalized,
-                    t.special and t.content not in allowed,
-                )
-                for t in self.definition.added_tokens
+                    (
+                        t.content,
+                        t.id,
+                        t.single_word,
+                        t.lstrip,
+                        t.rstrip,
+                        t.normalized,
+                        t.special and t.content not in allowed,
+                    )
+                    for t in self.definition.added_tokens
+                ),
+                normalizer_of(self.definition),
             )
         return finder
 
@@ -183,13 +187,29 @@ def why_general(definition: Definition) -> str | None:
         return "the model has an unk_token or byte_fallback"
     if settings.get("continuing_subword_prefix") or settings.get("end_of_word_suffix"):
         return "the model marks parts of words"
-    if definition.normalizer is not None:
-        return "there is a normalizer"
     if preset_of(definition.pre_tokenizer) is None:
         return "the pre-tokenizer is none of the presets"
     if definition.n_ids + definition.model.n_scaffolds > LARGEST_ID:
         return f"ids go beyond {LARGEST_ID}, scaffold tokens included"
+    try:
+        normalizer = normalizer_of(definition)
+    except LookupError as error:
+        return str(error)
+    if normalizer is not None:
+        contents = [normalizer.normalize(t.content) for t in definition.added_tokens if t.normalized]
+        if not all(contents) or len({*contents}) < len(contents):
+            return "some added tokens are alike, or one is empty, once normalized"
     return None
+
+
+def normalizer_of(definition: Definition) -> Normalizer | None:
+    """The compiled normalizer, if there is any.
+
+    Raises:
+        LookupError: only `tokenizers` knows it.
+    """
+    steps = steps_of(definition.normalizer)
+    return Normalizer(steps) if steps else None
 
 
 def with_rows(

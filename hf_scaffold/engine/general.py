@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Set
 from typing import Any, NamedTuple
 
-from hf_scaffold.engine.definition import FIRST_SCAFFOLD_ID, Definition
+from hf_scaffold.engine.definition import FIRST_SCAFFOLD_ID, AddedToken, Definition
 
 
 def encoder(definition: Definition, allowed_special: Set[str]) -> Callable[[str], list[int]]:
@@ -86,16 +86,42 @@ def locator(definition: Definition, allowed_special: Set[str]) -> Callable[[str,
 
 def stretches(
     definition: Definition, allowed_special: Set[str], text: str
-) -> Iterator[tuple[int | None, int, int]]:
-    """The added tokens in a text and the stretches between them: id, or None, start and end."""
+) -> Iterator[tuple[int | None, str, int]]:
+    """The added tokens in a text and the stretches between them, normalized: id, or None, text and place."""
+    normalizer = _finder(definition, allowed_special).normalizer
+    normalized = normalizer.normalize_str if normalizer else str
+    # In a text that is normalized already, tokens that are, too, are found by what they have become.
+    tokens = [
+        t._replace(special=t.special and t.content not in allowed_special) for t in definition.added_tokens
+    ]
+    second = [t._replace(content=normalized(t.content)) for t in tokens if t.normalized]
+    find_first = _found(definition, [t for t in tokens if not t.normalized])
+    find_second = _found(definition, second)
+    for token_id, start, stop in find_first(text):
+        if token_id is not None:
+            yield token_id, text[start:stop], start
+            continue
+        outer = normalized(text[start:stop])
+        for inner_id, inner_start, inner_stop in find_second(outer):
+            yield inner_id, outer[inner_start:inner_stop], start + inner_start
+
+
+def _found(
+    definition: Definition, tokens: list[AddedToken]
+) -> Callable[[str], Iterator[tuple[int | None, int, int]]]:
+    """What finds these tokens in a text as it is, and the stretches between them: id, or None, start, end."""
     from tokenizers.models import WordLevel
 
-    finder = _finder(definition, allowed_special)
+    finder = _finder(definition._replace(normalizer=None, added_tokens=tokens), frozenset())
     finder.model = WordLevel({"": FIRST_SCAFFOLD_ID}, unk_token="")
     finder.pre_tokenizer = None
-    found = finder.encode(text, add_special_tokens=False)
-    for token_id, (start, stop) in zip(found.ids, found.offsets, strict=True):
-        yield None if token_id == FIRST_SCAFFOLD_ID else token_id, start, stop
+
+    def find(text: str) -> Iterator[tuple[int | None, int, int]]:
+        found = finder.encode(text, add_special_tokens=False)
+        for token_id, (start, stop) in zip(found.ids, found.offsets, strict=True):
+            yield None if token_id == FIRST_SCAFFOLD_ID else token_id, start, stop
+
+    return find
 
 
 def decoder(definition: Definition) -> Any:

@@ -513,7 +513,11 @@ def with_dropout(tokenizer):
 
 
 def with_normalizer(tokenizer):
-    tokenizer.backend_tokenizer.normalizer = normalizers.NFC()
+    tokenizer.backend_tokenizer.normalizer = toys.NORMALIZERS["Llama"]
+
+
+def with_unknown_normalizer(tokenizer):
+    tokenizer.backend_tokenizer.normalizer = toys.NORMALIZERS["not compiled"]
 
 
 def with_prefix_space(tokenizer):
@@ -533,7 +537,8 @@ def with_repeating_template(tokenizer):
     [
         (without_pad_token, None),
         (with_dropout, None),
-        (with_normalizer, "there is a normalizer"),
+        (with_normalizer, None),
+        (with_unknown_normalizer, "a regular expression to replace is not compiled"),
         (with_prefix_space, "the pre-tokenizer is none of the presets"),
         (without_pre_tokenizer, "the pre-tokenizer is none of the presets"),
         (with_repeating_template, "the post-processor leaves out a sequence, or repeats one"),

@@ -1,0 +1,96 @@
+// A text in stretches: added tokens, and the normalized text between them.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "added_tokens.hpp"
+#include "byte_buffer.hpp"
+#include "interrupt.hpp"
+#include "normalizer.hpp"
+#include "utf8.hpp"
+#include "widths.hpp"
+
+namespace hf_scaffold {
+
+// In the order of `tokenizers`. A null normalizer changes nothing.
+struct Finder {
+    const AddedTokens* first;      // found in the whole text
+    const Normalizer* normalizer;  // of the text between those, each stretch by itself
+    const AddedTokens* second;     // found in that
+    const Normalizer* marker;      // of what is left, before pre-tokens are found: spaces become visible
+};
+
+class Stretches {
+public:
+    // False, with all else here unusable, if only `tokenizers` can find the added tokens. The text must outlive this.
+    bool find(const Finder& finder, const byte_t* begin, const byte_t* end, Interrupt* interrupt = nullptr) {
+        begin_ = begin;
+        end_ = end;
+        stretches_.clear();
+        if (!finder.first->split(begin, end, stretches_)) return false;
+        if (finder.normalizer != nullptr) rewrite(*finder.normalizer, normalized_, interrupt);
+        if (!finder.second->empty() && !split_again(*finder.second)) return false;
+        if (finder.marker != nullptr) rewrite(*finder.marker, marked_, interrupt);
+        return true;
+    }
+
+    // None is empty. In order, and nothing is between them.
+    const std::vector<Stretch>& all() const { return stretches_; }
+
+    // The bytes that all stretches are in.
+    const byte_t* begin() const { return begin_; }
+    const byte_t* end() const { return end_; }
+
+private:
+    bool split_again(const AddedTokens& tokens) {
+        outer_.swap(stretches_);
+        stretches_.clear();
+        for (const Stretch& stretch : outer_) {
+            if (stretch.id != NO_ID) {
+                stretches_.push_back(stretch);
+            } else if (!tokens.split(stretch.begin, stretch.end, stretches_)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    void rewrite(const Normalizer& normalizer, ByteBuffer& made, Interrupt* interrupt) {
+        made.clear();
+        ends_.clear();
+        for (const Stretch& stretch : stretches_) {
+            if (stretch.id != NO_ID) {
+                made.append(stretch.begin, stretch.end);
+            } else {
+                normalizer.run(stretch.begin, stretch.end, stretch.begin == begin_, work_, made, interrupt);
+            }
+            ends_.push_back(made.size());
+        }
+        begin_ = made.begin();
+        end_ = made.end();
+        move_stretches();
+    }
+
+    // To the bytes that begin at begin_, stretch i up to ends_[i].
+    void move_stretches() {
+        std::size_t n = 0, start = 0;
+        for (std::size_t i = 0; i < stretches_.size(); ++i) {
+            const token_id_t id = stretches_[i].id;
+            if (start != ends_[i]) stretches_[n++] = {begin_ + start, begin_ + ends_[i], id};
+            start = ends_[i];
+        }
+        stretches_.resize(n);
+    }
+
+    std::vector<Stretch> stretches_;
+    std::vector<Stretch> outer_;
+    std::vector<std::size_t> ends_;
+    Normalizer::Work work_;
+    ByteBuffer normalized_;
+    ByteBuffer marked_;
+    const byte_t* begin_ = nullptr;
+    const byte_t* end_ = nullptr;
+};
+
+}  // namespace hf_scaffold

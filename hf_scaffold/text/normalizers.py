@@ -1,0 +1,53 @@
+"""Normalizers that compiled code knows, as `normalizer` in tokenizer.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Step = tuple[Any, ...]
+
+LONGEST_PATTERN = 64  # bytes; the compiled search takes up to so many steps for each byte of text
+
+
+def steps_of(normalizer: Any) -> list[Step]:
+    """The steps, as compiled code takes them, that rewrite text just as this entry does.
+
+    Raises:
+        LookupError: there are none; says of what.
+    Example:
+        >>> steps_of({"type": "Replace", "pattern": {"String": " "}, "content": "_"})
+        [('replace', ' ', '_')]
+    """
+    if normalizer is None:
+        return []
+    try:
+        kind, make = normalizer["type"], STEPS[normalizer["type"]]
+        steps = make(normalizer)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        raise LookupError("the normalizer is none that is compiled") from None
+    if any(not isinstance(value, (str, bool)) for step in steps for value in step):
+        raise LookupError(f"the normalizer {kind} can't be read")
+    return steps
+
+
+def _sequence(entry: dict[str, Any]) -> list[Step]:
+    return [step for part in entry["normalizers"] for step in steps_of(part)]
+
+
+def _replace(entry: dict[str, Any]) -> list[Step]:
+    ((kind, pattern),) = entry["pattern"].items()
+    # In a regular expression all but letters, digits and space may have a meaning of their own.
+    if kind != "String" and not pattern.replace(" ", "0").isalnum():
+        raise LookupError("a regular expression to replace is not compiled")
+    if not 1 <= len(pattern.encode()) <= LONGEST_PATTERN:
+        raise LookupError(f"to replace is compiled for 1 to {LONGEST_PATTERN} bytes only")
+    return [("replace", pattern, entry["content"])]
+
+
+STEPS: dict[str, Callable[[dict[str, Any]], list[Step]]] = {
+    "Sequence": _sequence,
+    "Prepend": lambda entry: [("prepend", entry["prepend"], False, False)],
+    "Replace": _replace,
+    "Strip": lambda entry: [("strip", entry["strip_left"], entry["strip_right"])],
+}
