@@ -187,6 +187,10 @@ cdef class AmbiguousMergeLoop(MergeLoop):
         """list[tuple[int, int]]: the rules as creation ids, in rank order."""
         return [(self.tokens_of[pair].left, self.tokens_of[pair].right) for pair in self.rules]
 
+    def encoded(self, rows, n_merges=MAX_COUNT):
+        """Refuses: pairs may come back after later merges, so the cells are no encoding."""
+        raise RuntimeError("where symbols are ambiguous, the loop's cells are no encoding")
+
 
 cdef class MergeReplay(AmbiguousMergeLoop):
     """The loop with given rules: the rule of lowest rank comes next, not the most frequent pair.

@@ -24,7 +24,9 @@ BOUNDARY separate the pre-tokens and enclose them all.
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint32_t
+from libc.string cimport memcpy
 from libcpp cimport bool
+from libcpp.algorithm cimport lower_bound
 from libcpp.string cimport string
 from libcpp.unordered_set cimport unordered_set
 from libcpp.vector cimport vector
@@ -33,6 +35,8 @@ from interrupt cimport Interrupt
 from widths cimport NO_ID, checked_add, count_t, position_t, token_id_t
 
 from operator import index
+
+import numpy as np
 
 from hf_scaffold.errors import CorpusError, CountOverflowError
 
@@ -182,6 +186,7 @@ cdef class MergeLoop:
         # Scratch space of _replace, kept to save allocations.
         vector[position_t] merged_cells
         NeighbourTally gone_left, gone_right, new_left, new_right
+        vector[token_id_t] unmade      # scratch space of _append_made
         vector[Event] log              # in order
         # The settings and the size reached.
         size_t n_fixed
@@ -259,17 +264,21 @@ cdef class MergeLoop:
 
     cdef Outcome _run_slice(self, size_t vocab_size) except FAILED:
         cdef Interrupt interrupt
-        if self.is_running:
-            raise RuntimeError("another thread runs this loop")
-        if not self.is_consistent:
-            raise RuntimeError("this loop was left in the middle of its work; make another one")
-        self.interrupt = &interrupt
-        self.is_running = True
+        self._claim_run(&interrupt)
         try:
             with nogil:
                 return self._run(vocab_size, seconds_now() + SLICE_SECONDS)
         finally:
             self.is_running = False
+
+    cdef int _claim_run(self, Interrupt* interrupt) except -1:
+        """Once this returns, the loop is the caller's alone, until it clears is_running."""
+        if self.is_running:
+            raise RuntimeError("another thread runs this loop")
+        if not self.is_consistent:
+            raise RuntimeError("this loop was left in the middle of its work; make another one")
+        self.interrupt = interrupt
+        self.is_running = True
 
     # ---- the algorithm
 
@@ -646,6 +655,88 @@ cdef class MergeLoop:
     def merges(self):
         """list[tuple[int, int]]: the rules as creation ids, in rank order."""
         return list(zip(self.left_of, self.right_of, strict=True))[self.n_fixed :]
+
+    @property
+    def without_scaffolds(self):
+        """bool array: for every token in creation order, whether no merge on the way to it made a scaffold."""
+        found = np.empty(self.strings.size(), np.uint8)
+        cdef unsigned char[::1] is_so = found
+        cdef size_t token
+        for token in range(self.strings.size()):
+            is_so[token] = not self.is_scaffold[token]
+            if token >= self.n_fixed and not (is_so[self.left_of[token]] and is_so[self.right_of[token]]):
+                is_so[token] = False
+        return found.view("?")
+
+    def encoded(self, const long long[::1] rows, n_merges=MAX_COUNT):
+        """Pre-tokens as the merges encode them, scaffold tokens included.
+
+        A run replaces pairs in the order of the rules, so its cells are this encoding.
+
+        Args:
+            rows: int64, numbers of pre-tokens; fastest if one follows the other.
+            n_merges: How many of the merges to apply.
+        Returns:
+            int32 creation ids, all pre-tokens' one after another, and n + 1 int64 offsets into them.
+        Raises:
+            ValueError: there is no such pre-token.
+        """
+        cdef vector[token_id_t] ids
+        cdef vector[long long] ends
+        cdef size_t n_tokens = self.n_fixed + min(in_range("n_merges", n_merges, 0, MAX_COUNT), <size_t>MAX_TOKENS)
+        cdef Interrupt interrupt
+        self._claim_run(&interrupt)
+        try:
+            with nogil:
+                self._encode(rows, n_tokens, ids, ends)
+        finally:
+            self.is_running = False
+        cdef token_id_t[::1] id_array = np.empty(ids.size(), np.int32)
+        cdef long long[::1] end_array = np.empty(ends.size(), np.int64)
+        if ids.size():
+            memcpy(&id_array[0], ids.data(), ids.size() * sizeof(token_id_t))
+        memcpy(&end_array[0], ends.data(), ends.size() * sizeof(long long))
+        return np.asarray(id_array), np.asarray(end_array)
+
+    cdef int _encode(
+        self, const long long[::1] rows, size_t n_tokens, vector[token_id_t]& ids, vector[long long]& ends
+    ) except -1 nogil:
+        cdef Py_ssize_t i
+        cdef long long row, following = -1
+        cdef position_t cell = 0
+        ends.push_back(0)
+        for i in range(rows.shape[0]):
+            if i % 1024 == 0:
+                self.interrupt.poll()
+            row = rows[i]
+            if row < 0 or <size_t>row >= self.counts.size():
+                raise ValueError(f"there is no pre-token {row}; there are {self.counts.size()}")
+            if row != following:
+                cell = self._boundary_before(<uint32_t>row)
+            following = row + 1
+            cell += 1
+            while self.cells[cell] != BOUNDARY:
+                self._append_made(self.cells[cell], n_tokens, ids)
+                cell += self.length[self.cells[cell]]
+            ends.push_back(<long long>ids.size())
+
+    cdef position_t _boundary_before(self, uint32_t row) noexcept nogil:
+        """The boundary where a pre-token begins: the first of its cells. The last boundary of all has no owner."""
+        return <position_t>(
+            lower_bound(self.owner.begin(), self.owner.end() - 1, row) - self.owner.begin()
+        )
+
+    cdef int _append_made(self, token_id_t token, size_t n_tokens, vector[token_id_t]& ids) except -1 nogil:
+        """Appends the token; or, if it is not among the first n_tokens, what it was made of."""
+        self.unmade.push_back(token)
+        while not self.unmade.empty():
+            token = self.unmade.back()
+            self.unmade.pop_back()
+            if <size_t>token < n_tokens:
+                ids.push_back(token)
+            else:
+                self.unmade.push_back(self.right_of[token])
+                self.unmade.push_back(self.left_of[token])
 
 
 include "ambiguous_loops.pxi"

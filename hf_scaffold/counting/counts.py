@@ -191,10 +191,15 @@ class PreTokenCounts(Mapping[bytes, int]):
 
     def __getitem__(self, pretoken: bytes | str) -> int:
         key = pretoken.encode(errors="surrogatepass") if isinstance(pretoken, str) else pretoken
-        row = bisect_left(range(len(self)), key, key=self._pretoken)
-        if row == len(self) or self._pretoken(row) != key:
+        row = self.row_of(key)
+        if row < 0:
             raise KeyError(pretoken)
         return int(self.counts[row])
+
+    def row_of(self, pretoken: bytes) -> int:
+        """The pre-token's number in the order of the table; -1 if it is not there."""
+        row = bisect_left(range(len(self)), pretoken, key=self._pretoken)
+        return row if row < len(self) and self._pretoken(row) == pretoken else -1
 
     def items(self) -> ItemsView[bytes, int]:
         return _Items(self)

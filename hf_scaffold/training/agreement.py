@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hf_scaffold._core.pretoken_encoder import PretokenEncoder
+from hf_scaffold._core.trainer import MergeLoop
 from hf_scaffold.counting.counts import PreTokenCounts
+from hf_scaffold.text.symbols import NO_AFFIXES
 from hf_scaffold.training.parts import Encoders
 
 EncodedRows = tuple[NDArray[np.int32], NDArray[np.int64]]
@@ -23,6 +25,9 @@ RARE = 3
 _SAMPLE = 1 << 14  # of the rare pre-tokens
 _SLICE = 1 << 20  # bytes encoded at a time
 _MAX_COUNT = 2**63 - 1
+
+# Of a token: what both models make of it, as part of any pre-token. Of several the largest counts.
+_ALIKE, _UNKNOWN, _UNLIKE = range(3)
 
 
 class Agreement(NamedTuple):
@@ -39,27 +44,176 @@ class Agreement(NamedTuple):
     unseen: float | None = None
 
 
+# ---- on any text
+
+
 def measure(bpe: Encoders, counts: PreTokenCounts) -> Agreement:
     """The agreement on any counts; what other text may bring is not estimated."""
     total = counts.total
     return Agreement(*(_occurrences(counts, rows) / total for rows in _agreeing(bpe, counts)))
 
 
-def measure_training_text(bpe: Encoders, counts: PreTokenCounts, frequencies: Mapping[str, int]) -> Agreement:
+def _agreeing(bpe: Encoders, counts: PreTokenCounts) -> tuple[Rows, Rows]:
+    """Which pre-tokens are encoded alike, and which also where the engine merges every pre-token."""
+    exact, raw = _encode_both(bpe.pretoken_encoder, bpe.raw_pretoken_encoder, counts)
+    agrees = rows_alike(exact, raw)
+    # Only a pre-token that is a single token can have been taken whole.
+    single = np.flatnonzero(np.diff(raw[1]) == 1)
+    by_merges = bpe.raw_merging_pretoken_encoder().encode(*_texts(counts, single))
+    agrees_by_merges = agrees.copy()
+    agrees_by_merges[single] = rows_alike(_of_rows(exact, single), by_merges)
+    return agrees, agrees_by_merges
+
+
+def _encode_both(
+    exact: PretokenEncoder, raw: PretokenEncoder, counts: PreTokenCounts, rows: Rows | None = None
+) -> tuple[EncodedRows, EncodedRows]:
+    data, offsets = (counts.data, counts.offsets) if rows is None else _texts(counts, np.flatnonzero(rows))
+    parts = _slices(data, offsets)
+    pool = ThreadPoolExecutor(2)
+    try:
+        running = [[pool.submit(encoder.encode, *part) for part in parts] for encoder in (exact, raw)]
+        first, second = ([part.result() for part in encoded] for encoded in running)
+    finally:
+        pool.shutdown(cancel_futures=True)  # Ctrl-C waits for the slices at work alone
+    return _joined(first), _joined(second)
+
+
+def _slices(data: bytes, offsets: NDArray[np.int64]) -> list[tuple[memoryview, NDArray[np.int64]]]:
+    """The pre-tokens in slices of about _SLICE bytes, each with offsets of its own."""
+    view = memoryview(data)
+    return [
+        (view[offsets[begin] : offsets[end]], offsets[begin : end + 1] - offsets[begin])
+        for begin, end in pairwise(_cuts(data, offsets))
+    ]
+
+
+def _cuts(data: bytes, offsets: NDArray[np.int64]) -> list[int]:
+    """The first pre-token of each slice, and the number of all."""
+    cuts = np.searchsorted(offsets, np.arange(_SLICE, len(data), _SLICE), side="right") - 1
+    bounds: list[int] = np.unique([0, *cuts.tolist(), len(offsets) - 1]).tolist()
+    return bounds
+
+
+# ---- on the text that was trained on
+
+
+class Trained:
+    """The pre-tokens that a loop was trained on, which its cells hold as the exact encoder would encode them.
+
+    So only the raw-safe model has to encode them, and only a few. Take a token that is made without
+    scaffolds, all the way from symbols. Both models have the rules for that, and none of the raw-safe model's
+    other rules applies on the way: a split is of two tokens that are never neighbours there, since a string
+    between two boundaries is always split alike (docs/algorithm.md). So both encode alike what consists of
+    such tokens.
+
+    In what doesn't, single tokens tell most. Merges in one place don't change those in another. So what the
+    raw-safe model leaves as certain tokens, it also leaves as these by itself: a token that it splits by
+    itself is split everywhere.
+
+    Args:
+        bpe: What was learned.
+        counts: The pre-tokens.
+        loop: All their symbols are in it, and no two sequences of symbols spell the same string.
+    """
+
+    def __init__(self, bpe: Encoders, counts: PreTokenCounts, loop: MergeLoop) -> None:
+        self.bpe, self.counts, self.loop = bpe, counts, loop
+        hidden = np.array(loop.scaffolds, bool)
+        n_hidden = np.cumsum(hidden)
+        n_normal = np.arange(len(hidden)) - n_hidden
+        self.id_of = np.where(hidden, bpe.vocab_size - 1 + n_hidden, n_normal).astype(np.int32)
+        self.states = np.empty(len(hidden), np.uint8)  # by id
+        self.states[self.id_of] = np.where(loop.without_scaffolds, _ALIKE, _UNKNOWN)
+        parts = [bpe.demolish_map[token] for token in bpe.scaffold_tokens]
+        lengths = [*map(len, parts)]
+        self.n_parts = np.array([1] * bpe.vocab_size + lengths)
+        self.parts = np.fromiter(
+            chain(range(bpe.vocab_size), map(bpe.vocab.__getitem__, chain.from_iterable(parts))), np.int32
+        )
+        self.first_part = np.cumsum(self.n_parts) - self.n_parts
+
+    def agreeing(self) -> tuple[Rows, Rows]:
+        """Which pre-tokens are encoded alike, and which also where the engine merges every pre-token."""
+        raw = self.bpe.raw_merging_pretoken_encoder()
+        states = self._states_by_text(raw)
+        bounds = pairwise(_cuts(self.counts.data, self.counts.offsets))
+        found = [self._compare(np.arange(*part), raw, states) for part in bounds]
+        alike, is_token = map(np.concatenate, zip(*found, strict=True))
+        return self._with_wholes(np.arange(len(alike)), alike, is_token), alike
+
+    def agreeing_without_last_rules(self, rows: NDArray[np.int64], n_rules: int) -> Rows:
+        """Which of these pre-tokens are encoded alike by `encoders_without_last_rules`."""
+        raw = self.bpe.raw_merging_pretoken_encoder(n_rules)
+        return self._with_wholes(rows, *self._compare(rows, raw, self.states, n_rules))
+
+    def _compare(
+        self,
+        rows: NDArray[np.int64],
+        raw: PretokenEncoder,
+        states: NDArray[np.uint8],
+        n_rules: int = _MAX_COUNT,
+    ) -> tuple[Rows, Rows]:
+        """Which pre-tokens are alike if both are merged, and which are a single normal token."""
+        ids, ends = self.loop.encoded(rows, n_rules)
+        ids = self.id_of[ids]
+        state = np.maximum.reduceat(states[ids], ends[:-1])
+        alike: Rows = state == _ALIKE
+        unknown = np.flatnonzero(state == _UNKNOWN)
+        exact = self._demolished(_of_rows((ids, ends), unknown))
+        alike[unknown] = rows_alike(exact, raw.encode(*_texts(self.counts, rows[unknown])))
+        return alike, (np.diff(ends) == 1) & (ids[ends[:-1]] < self.bpe.vocab_size)
+
+    def _with_wholes(self, rows: NDArray[np.int64], alike: Rows, is_token: Rows) -> Rows:
+        """Which agree where the engine takes tokens whole: these, too, but no special token."""
+        if not self.bpe.takes_wholes:
+            return alike
+        found: Rows = alike | is_token
+        found[np.isin(rows, [self.counts.row_of(text) for text in self.bpe.texts_of_fixed_tokens])] = False
+        return found
+
+    def _states_by_text(self, raw: PretokenEncoder) -> NDArray[np.uint8]:
+        """The states, with tokens that the raw-safe model makes something else of by themselves."""
+        states, unknown = self.states.copy(), np.flatnonzero(self.states == _UNKNOWN)
+        if self.bpe.affixes == NO_AFFIXES:  # else a token's text may not be what it is elsewhere
+            texts = self.bpe.texts_of(unknown)
+            exact = self._demolished((unknown.astype(np.int32), np.arange(len(unknown) + 1)))
+            encoded = raw.encode(b"".join(texts), np.cumsum([0, *map(len, texts)]))
+            states[unknown[~rows_alike(exact, encoded)]] = _UNLIKE
+        return states
+
+    def _demolished(self, encoded: EncodedRows) -> EncodedRows:
+        ids, ends = encoded
+        n_parts = self.n_parts[ids]
+        parts = self.parts[_places(self.first_part[ids], n_parts)]
+        return parts, np.concatenate([[0], np.cumsum(n_parts)])[ends]
+
+
+def measure_training_text(
+    bpe: Encoders, counts: PreTokenCounts, frequencies: Mapping[str, int], trained: Trained | None = None
+) -> Agreement:
     """The agreement on the counts that were trained on, with the estimate for other text.
 
     Args:
         frequencies: How often each token occurs in the text once all merges are done.
+        trained: What the loop knows of them. The result is the same without, in several times the time.
     """
-    total, (agrees, agrees_by_merges) = counts.total, _agreeing(bpe, counts)
+    total = counts.total
+    agrees, agrees_by_merges = _agreeing(bpe, counts) if trained is None else trained.agreeing()
     return Agreement(
         measured=_occurrences(counts, agrees) / total,
         merges_only=_occurrences(counts, agrees_by_merges) / total,
-        unseen=_estimate(bpe, counts, frequencies, agrees),
+        unseen=_estimate(bpe, counts, frequencies, agrees, trained),
     )
 
 
-def _estimate(bpe: Encoders, counts: PreTokenCounts, frequencies: Mapping[str, int], agrees: Rows) -> float:
+def _estimate(
+    bpe: Encoders,
+    counts: PreTokenCounts,
+    frequencies: Mapping[str, int],
+    agrees: Rows,
+    trained: Trained | None,
+) -> float:
     """The agreement on text that was not trained on.
 
     Other text brings pre-tokens of its own. They are like the rare ones here, but no rule was learned from
@@ -73,87 +227,15 @@ def _estimate(bpe: Encoders, counts: PreTokenCounts, frequencies: Mapping[str, i
     n_rules = _n_rules_without(bpe, frequencies, RARE * least)
     sample = np.zeros(len(counts), bool)
     sample[np.flatnonzero(rare)[:: -(-np.count_nonzero(rare) // _SAMPLE)]] = True
-    alike = rows_alike(*_encode_both(*bpe.encoders_without_last_rules(n_rules), counts, sample))
     n_rare, n_others = _occurrences(counts, rare), _occurrences(counts, agrees & ~rare)
     n_sampled = _occurrences(counts, sample)
-    sample[sample] = alike
+    if trained is None:
+        encoders = bpe.encoders_without_last_rules(n_rules)
+        sample[sample] = rows_alike(*_encode_both(*encoders, counts, sample))
+    else:
+        sample[sample] = trained.agreeing_without_last_rules(np.flatnonzero(sample), n_rules)
     # Whole numbers up to the division, so that full agreement is exactly 1.
     return (n_others * n_sampled + n_rare * _occurrences(counts, sample)) / (counts.total * n_sampled)
-
-
-def _agreeing(bpe: Encoders, counts: PreTokenCounts) -> tuple[Rows, Rows]:
-    """Which pre-tokens are encoded alike, and which also where the engine merges every pre-token."""
-    exact, raw = _encode_both(bpe.pretoken_encoder, bpe.raw_pretoken_encoder, counts)
-    agrees = rows_alike(exact, raw)
-    # Only a pre-token that is a single token can have been taken whole.
-    single = np.diff(raw[1]) == 1
-    by_merges = bpe.raw_merging_pretoken_encoder().encode(*_rows(counts, single))
-    agrees_by_merges = agrees.copy()
-    agrees_by_merges[single] = rows_alike(_of_rows(exact, single), by_merges)
-    return agrees, agrees_by_merges
-
-
-def _encode_both(
-    exact: PretokenEncoder, raw: PretokenEncoder, counts: PreTokenCounts, rows: Rows | None = None
-) -> tuple[EncodedRows, EncodedRows]:
-    data, offsets = (counts.data, counts.offsets) if rows is None else _rows(counts, rows)
-    parts = _slices(data, offsets)
-    pool = ThreadPoolExecutor(2)
-    try:
-        running = [[pool.submit(encoder.encode, *part) for part in parts] for encoder in (exact, raw)]
-        first, second = ([part.result() for part in encoded] for encoded in running)
-    finally:
-        pool.shutdown(cancel_futures=True)  # Ctrl-C waits for the slices at work alone
-    return _joined(first), _joined(second)
-
-
-def _slices(data: bytes, offsets: NDArray[np.int64]) -> list[tuple[memoryview, NDArray[np.int64]]]:
-    """The pre-tokens in slices of about _SLICE bytes, each with offsets of its own."""
-    cuts = np.searchsorted(offsets, np.arange(_SLICE, len(data), _SLICE), side="right") - 1
-    bounds = np.unique([0, *cuts.tolist(), len(offsets) - 1]).tolist()
-    view = memoryview(data)
-    return [
-        (view[offsets[begin] : offsets[end]], offsets[begin : end + 1] - offsets[begin])
-        for begin, end in pairwise(bounds)
-    ]
-
-
-def _joined(parts: list[EncodedRows]) -> EncodedRows:
-    if not parts:
-        return np.zeros(0, np.int32), np.zeros(1, np.int64)
-    starts = np.cumsum([0, *(len(ids) for ids, _ in parts)])
-    ends = [ends[1:] + start for (_, ends), start in zip(parts, starts, strict=False)]
-    return np.concatenate([ids for ids, _ in parts]), np.concatenate([[0], *ends]).astype(np.int64)
-
-
-def _rows(counts: PreTokenCounts, rows: Rows) -> tuple[bytes, NDArray[np.int64]]:
-    """Some of the pre-tokens, joined, and their offsets."""
-    lengths = np.diff(counts.offsets)
-    data = np.frombuffer(counts.data, np.uint8)[np.repeat(rows, lengths)]
-    return data.tobytes(), np.concatenate([[0], np.cumsum(lengths[rows])]).astype(np.int64)
-
-
-def _of_rows(encoded: EncodedRows, rows: Rows) -> EncodedRows:
-    ids, ends = encoded
-    lengths = np.diff(ends)
-    return ids[np.repeat(rows, lengths)], np.concatenate([[0], np.cumsum(lengths[rows])]).astype(np.int64)
-
-
-def rows_alike(first: EncodedRows, second: EncodedRows) -> Rows:
-    """Which pre-tokens have the same ids in both of two encodings, as `PretokenEncoder` gives them."""
-    (ids, ends), (other_ids, other_ends) = first, second
-    lengths, other_lengths = np.diff(ends), np.diff(other_ends)
-    alike: Rows = lengths == other_lengths
-    differs = ids[np.repeat(alike, lengths)] != other_ids[np.repeat(alike, other_lengths)]
-    row_of = np.repeat(np.flatnonzero(alike), lengths[alike])
-    alike[row_of[differs]] = False
-    return alike
-
-
-def _occurrences(counts: PreTokenCounts, rows: Rows) -> int:
-    """How often these pre-tokens occur: summed in two halves, which can't overflow."""
-    high, low = counts.counts[rows] >> 32, counts.counts[rows] & 0xFFFFFFFF
-    return (int(high.sum()) << 32) + int(low.sum())
 
 
 def _n_rules_without(bpe: Encoders, frequencies: Mapping[str, int], n: int) -> int:
@@ -174,3 +256,54 @@ def _n_rules_without(bpe: Encoders, frequencies: Mapping[str, int], n: int) -> i
         occurrences[left] += made
         occurrences[right] += made
     return first
+
+
+# ---- arrays
+
+
+def _joined(parts: list[EncodedRows]) -> EncodedRows:
+    if not parts:
+        return np.zeros(0, np.int32), np.zeros(1, np.int64)
+    starts = np.cumsum([0, *(len(ids) for ids, _ in parts)])
+    ends = [ends[1:] + start for (_, ends), start in zip(parts, starts, strict=False)]
+    return np.concatenate([ids for ids, _ in parts]), np.concatenate([[0], *ends]).astype(np.int64)
+
+
+def _texts(counts: PreTokenCounts, rows: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
+    """Some of the pre-tokens, joined, and their offsets."""
+    data, ends = _of_rows((np.frombuffer(counts.data, np.uint8), counts.offsets), rows)
+    return data.tobytes(), ends
+
+
+def _of_rows(
+    arrays: tuple[NDArray[Any], NDArray[np.int64]], rows: NDArray[np.int64]
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Some of several stretches of an array, one after another, and their offsets."""
+    values, ends = arrays
+    lengths = ends[rows + 1] - ends[rows]
+    return values[_places(ends[rows], lengths)], np.concatenate([[0], np.cumsum(lengths)])
+
+
+def _places(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places of several stretches, one after another."""
+    ends = np.cumsum(lengths)
+    places: NDArray[np.int64] = np.arange(ends[-1] if len(ends) else 0)
+    places += np.repeat(starts - (ends - lengths), lengths)
+    return places
+
+
+def rows_alike(first: EncodedRows, second: EncodedRows) -> Rows:
+    """Which pre-tokens have the same ids in both of two encodings, as `PretokenEncoder` gives them."""
+    (ids, ends), (other_ids, other_ends) = first, second
+    lengths, other_lengths = np.diff(ends), np.diff(other_ends)
+    alike: Rows = lengths == other_lengths
+    differs = ids[np.repeat(alike, lengths)] != other_ids[np.repeat(alike, other_lengths)]
+    row_of = np.repeat(np.flatnonzero(alike), lengths[alike])
+    alike[row_of[differs]] = False
+    return alike
+
+
+def _occurrences(counts: PreTokenCounts, rows: Rows) -> int:
+    """How often these pre-tokens occur: summed in two halves, which can't overflow."""
+    high, low = counts.counts[rows] >> 32, counts.counts[rows] & 0xFFFFFFFF
+    return (int(high.sum()) << 32) + int(low.sum())

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from tokenizers.models import BPE
 
+from hf_scaffold._core.trainer import MergeLoop
 from hf_scaffold._utils.arguments import shortened
 from hf_scaffold._utils.files import read_unmixed, write_files
 from hf_scaffold._utils.provided import provided
@@ -23,7 +24,7 @@ from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ArtifactError, ConfigurationError
 from hf_scaffold.text.byte_level import bytes_to_symbols
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
-from hf_scaffold.training.agreement import measure, measure_training_text
+from hf_scaffold.training.agreement import Trained, measure, measure_training_text
 from hf_scaffold.training.checks import check
 from hf_scaffold.training.files import (
     DEMOLISH_FILE,
@@ -189,7 +190,7 @@ class ScaffoldBPE(Encoders):
         return BPE(
             vocab=public,
             merges=self._raw_merges,
-            ignore_merges=self._takes_wholes,
+            ignore_merges=self.takes_wholes,
             fuse_unk=self.fuse_unk,
             byte_fallback=self.byte_fallback,
             **settings,
@@ -205,15 +206,19 @@ class ScaffoldBPE(Encoders):
         measured = measure(self, counts)
         return measured.measured if ignore_merges else measured.merges_only
 
-    def with_raw_agreement(self, counts: PreTokenCounts, frequencies: Mapping[str, int]) -> ScaffoldBPE:
+    def with_raw_agreement(
+        self, counts: PreTokenCounts, frequencies: Mapping[str, int], loop: MergeLoop | None = None
+    ) -> ScaffoldBPE:
         """This artifact with its agreement on these counts, as `raw_agreement` and what follows it.
 
         Args:
             counts: What it was trained on.
             frequencies: How often each token occurs there once all merges are done.
+            loop: The loop that has just learned it, if that has encoded all of the counts.
         """
         measured = copy.copy(self)
-        found = measure_training_text(self, counts, frequencies)
+        trained = None if loop is None else Trained(self, counts, loop)
+        found = measure_training_text(self, counts, frequencies, trained)
         for name, share in zip(AGREEMENTS, found, strict=True):
             object.__setattr__(measured, name, share)
         return measured

@@ -135,29 +135,45 @@ class Encoders(Parts):
         """The encoder that a plain BPE engine makes of `raw_model`, over arrays of pre-tokens."""
         return self._pretoken_encoder(self._raw_rules, {}, self._raw_wholes, self.tokens)
 
-    def raw_merging_pretoken_encoder(self) -> PretokenEncoder:
-        """The same of an engine that doesn't know `ignore_merges`."""
-        return self._pretoken_encoder(self._raw_rules, {}, {}, self.tokens)
+    def raw_merging_pretoken_encoder(self, n_rules: int | None = None) -> PretokenEncoder:
+        """The same of an engine that doesn't know `ignore_merges`; n_rules as below."""
+        n_tokens = None if n_rules is None else self._n_tokens_after(n_rules)
+        return self._pretoken_encoder(self._raw_rules_among(n_tokens), {}, {}, self.tokens)
 
     def encoders_without_last_rules(self, n_rules: int) -> tuple[PretokenEncoder, PretokenEncoder]:
         """`pretoken_encoder` and `raw_pretoken_encoder` as if training had stopped after n_rules.
 
         What a scaffold token is demolished to stays the same.
         """
-        learned, later = self.rules[:n_rules], self.rules[n_rules:]
-        lost = np.setdiff1d(later[:, 2], learned[:, 2])
-        # Normal tokens are in order of creation, so the ones that remain come first.
-        n_tokens = self.vocab_size - np.count_nonzero(lost < self.vocab_size)
-        raw_rules = self._raw_rules[self._raw_rules[:, 2] < n_tokens]
+        n_tokens = self._n_tokens_after(n_rules)
         wholes = {whole: token_id for whole, token_id in self._raw_wholes.items() if token_id < n_tokens}
         return (
-            self._pretoken_encoder(learned, self._demolished_ids, {}, self.vocab),
-            self._pretoken_encoder(raw_rules, {}, wholes, self.tokens),
+            self._pretoken_encoder(self.rules[:n_rules], self._demolished_ids, {}, self.vocab),
+            self._pretoken_encoder(self._raw_rules_among(n_tokens), {}, wholes, self.tokens),
         )
+
+    def _n_tokens_after(self, n_rules: int) -> int:
+        """How many normal tokens there are without those that only later rules make."""
+        lost = np.setdiff1d(self.rules[n_rules:, 2], self.rules[:n_rules, 2])
+        # Normal tokens are in order of creation, so the ones that remain come first.
+        return self.vocab_size - int(np.count_nonzero(lost < self.vocab_size))
+
+    def _raw_rules_among(self, n_tokens: int | None) -> NDArray[np.int32]:
+        """The raw model's rules for the first n_tokens."""
+        return self._raw_rules if n_tokens is None else self._raw_rules[self._raw_rules[:, 2] < n_tokens]
 
     @cached_property
     def _raw_rules(self) -> NDArray[np.int32]:
-        return self.as_ids(self._raw_merges, self.affixes.join_all(self._raw_merges))
+        """The raw model's rules: for each normal token its first rule or, if it has one, its split."""
+        ranks, n_tokens = np.arange(len(self.rules), dtype=np.int32), self.vocab_size
+        first = np.full(len(self.vocab), -1, np.int32)
+        first[self.rules[::-1, 2]] = ranks[::-1]
+        rows = self.rules[first[:n_tokens]] if len(ranks) else np.zeros((n_tokens, 3), np.int32)
+        splits = self.as_ids([*self.raw_splits.values()], [*self.raw_splits])
+        rows[splits[:, 2]] = splits
+        is_made = first[:n_tokens] >= 0
+        is_made[splits[:, 2]] = True
+        return rows[is_made & (rows[:, 0] < n_tokens) & (rows[:, 1] < n_tokens)]
 
     @cached_property
     def _demolished_ids(self) -> dict[int, list[int]]:
@@ -169,20 +185,28 @@ class Encoders(Parts):
     @cached_property
     def _raw_wholes(self) -> dict[bytes, int]:
         """The pre-tokens that a plain BPE engine takes whole."""
-        if not self._takes_wholes:
+        if not self.takes_wholes:
             return {}
-        if self.by_character:
-            return {token.encode(): token_id for token_id, token in enumerate(self.tokens)}
-        first = len(self.special_tokens)  # what follows them is in the byte-level alphabet
-        others = all_symbols_to_bytes(self.tokens[first:])
-        spelled = [token for token in self.special_tokens if SYMBOL_TO_BYTE.keys() >= set(token)]
-        return {
-            **{symbols_to_bytes(token): self.vocab[token] for token in spelled},
-            **{whole: token_id for token_id, whole in enumerate(others, first)},
-        }
+        first = len(self.fixed_tokens)
+        others = self.texts_of(range(first, self.vocab_size))
+        return self.texts_of_fixed_tokens | {whole: token_id for token_id, whole in enumerate(others, first)}
+
+    def texts_of(self, ids: Iterable[int]) -> list[bytes]:
+        """The text of tokens, affixes included. Special tokens may not have any."""
+        tokens = [*self.vocab]
+        wanted = [tokens[token_id] for token_id in ids]
+        return [token.encode() for token in wanted] if self.by_character else all_symbols_to_bytes(wanted)
 
     @property
-    def _takes_wholes(self) -> bool:
+    def texts_of_fixed_tokens(self) -> dict[bytes, int]:
+        """The text of each token that text never merges into, if it has any."""
+        if self.by_character:
+            return {token.encode(): token_id for token_id, token in enumerate(self.fixed_tokens)}
+        spelled = [token for token in self.special_tokens if SYMBOL_TO_BYTE.keys() >= set(token)]
+        return {symbols_to_bytes(token): self.vocab[token] for token in spelled}
+
+    @property
+    def takes_wholes(self) -> bool:
         """Whether a plain BPE engine may take a pre-token that is a token whole (`ignore_merges`).
 
         It compares the bare text, so with a suffix it would find the token of the same text inside a word.
@@ -210,10 +234,8 @@ class Encoders(Parts):
 
     @cached_property
     def _raw_merges(self) -> list[Pair]:
-        rules = self.affixes.first_rules(self.merges) | self.raw_splits
-        normal = set(self.tokens)
-        chosen = (rules[token] for token in self.tokens if token in rules)
-        return [(left, right) for left, right in chosen if left in normal and right in normal]
+        tokens = self.tokens
+        return [(tokens[left], tokens[right]) for left, right in self._raw_rules[:, :2].tolist()]
 
 
 # ---- what stands for a scaffold token, and for rules that need one

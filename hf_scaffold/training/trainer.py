@@ -115,7 +115,7 @@ def train_sizes(
 
 def _train(counts: PreTokenCounts, sizes: list[int], settings: TrainingSettings) -> list[ScaffoldBPE]:
     _check_settings_of_characters(settings, counts.pre_tokenizer)
-    loop = _merge_loop(counts, min(sizes), settings)
+    loop, encodes = _merge_loop(counts, min(sizes), settings)
     # |V| grows by at most one a round, and no step depends on the target size. So the loop passes through the
     # result for each smaller size, when |V| first equals it.
     artifacts: dict[int, ScaffoldBPE] = {}
@@ -123,7 +123,8 @@ def _train(counts: PreTokenCounts, sizes: list[int], settings: TrainingSettings)
         for size in sorted(set(sizes)):
             outcome = loop.run(size, report and (lambda done: report(done, max(sizes))))
             with no_garbage_collection():
-                artifacts[size] = _artifact(loop, outcome, counts, replace(settings, vocab_size=size))
+                artifact, frequencies = _artifact(loop, outcome, counts, replace(settings, vocab_size=size))
+                artifacts[size] = artifact.with_raw_agreement(counts, frequencies, loop if encodes else None)
     return [artifacts[size] for size in sizes]
 
 
@@ -153,18 +154,21 @@ def _check_settings_of_characters(settings: TrainingSettings, pre_tokenizer: Pre
         )
 
 
-def _merge_loop(counts: PreTokenCounts, vocab_size: int, settings: TrainingSettings) -> MergeLoop:
-    """The loop, ready to run."""
+def _merge_loop(
+    counts: PreTokenCounts, vocab_size: int, settings: TrainingSettings
+) -> tuple[MergeLoop, bool]:
+    """The loop, ready to run; and whether it encodes all of the counts as the encoder will."""
     corpus = Characters.of(counts, settings.affixes)
     characters = choose_alphabet(corpus, counts, settings.initial_alphabet, settings.limit_alphabet)
-    if not corpus.occurring <= characters:
+    is_whole = corpus.occurring <= characters
+    if not is_whole:
         corpus = corpus.limited_to(characters)
     specials, byte_tokens = settings.all_special_tokens, BYTE_TOKENS if settings.byte_fallback else ()
     not_merged = [*specials, *byte_tokens]
     alphabet, symbols = corpus.symbols(characters, first_id=len(not_merged))
     _check_fixed_tokens(specials, [*byte_tokens, *alphabet], vocab_size)
     kind = AmbiguousMergeLoop if corpus.spell_affixes() else MergeLoop
-    return kind(
+    loop = kind(
         symbols,
         corpus.offsets,
         counts.counts,
@@ -176,6 +180,7 @@ def _merge_loop(counts: PreTokenCounts, vocab_size: int, settings: TrainingSetti
         scaffold=settings.scaffold,
         log=settings.log,
     )
+    return loop, is_whole and kind is MergeLoop
 
 
 def _check_fixed_tokens(specials: list[str], alphabet: list[str], vocab_size: int) -> None:
@@ -216,7 +221,8 @@ def _stop_reason(outcome: str, loop: MergeLoop, settings: TrainingSettings) -> s
 
 def _artifact(
     loop: MergeLoop, outcome: str, counts: PreTokenCounts, settings: TrainingSettings
-) -> ScaffoldBPE:
+) -> tuple[ScaffoldBPE, dict[str, int]]:
+    """The artifact, and how often each token occurs."""
     tokens = [token.decode() for token in loop.tokens]
     is_scaffold = loop.scaffolds
     frequency = dict(zip(tokens, loop.frequencies, strict=True))
@@ -235,7 +241,7 @@ def _artifact(
         training=_record(counts, settings),
         log=_training_log(loop) if settings.log else None,
     )
-    return bpe.with_raw_agreement(counts, frequency)
+    return bpe, frequency
 
 
 def _record(counts: PreTokenCounts, settings: TrainingSettings) -> dict[str, Any]:

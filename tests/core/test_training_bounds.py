@@ -57,6 +57,43 @@ def test_loops_take_what_is_right():
         loop.run(2**64)
 
 
+def test_what_the_cells_encode():
+    """Of 3 merges, 2, 1 and none, in any order and repeated."""
+    a, b, c = range(3)
+    rows = [[a, b, a, b, c], [a, b], [c], [a, b, c]]
+    loop = MergeLoop(
+        np.concatenate(rows).astype(np.int32), np.cumsum([0, *map(len, rows)]), np.array([1, 9, 1, 5]),
+        [b"a", b"b", b"c"], 0, 0, 0, True,
+    )  # fmt: skip
+    loop.run(6)
+    ab, abc, ababc = 3, 4, 5
+    assert loop.merges == [(a, b), (ab, c), (ab, abc)]
+    for n_merges, expected in (
+        (None, [[ababc], [ab], [c], [abc]]),
+        (3, [[ababc], [ab], [c], [abc]]),
+        (2, [[ab, abc], [ab], [c], [abc]]),
+        (1, [[ab, ab, c], [ab], [c], [ab, c]]),
+        (0, rows),
+    ):
+        options = () if n_merges is None else (n_merges,)
+        for wanted in ([0, 1, 2, 3], [2, 3], [3, 0, 0, 1], [1], []):
+            ids, ends = loop.encoded(np.array(wanted, np.int64), *options)
+            assert [x.tolist() for x in np.split(ids, ends[1:-1])][: len(wanted)] == [
+                expected[row] for row in wanted
+            ]
+    for row in (-1, 4, 2**62):
+        with pytest.raises(ValueError, match=f"there is no pre-token {row}; there are 4"):
+            loop.encoded(np.array([0, row]))
+    with pytest.raises(ValueError, match="n_merges is -1"):
+        loop.encoded(np.array([0]), -1)
+
+
+def test_ambiguous_cells_are_no_encoding():
+    loop = AmbiguousMergeLoop(**GIVEN)
+    with pytest.raises(RuntimeError, match="no encoding"):
+        loop.encoded(np.array([0]))
+
+
 @pytest.mark.parametrize("rule", [(0, 1, 3), (-1, 1, 2), (0, 3, 2)])
 def test_replay_checks_its_rules(rule):
     arrays = [GIVEN[name] for name in ("symbols", "offsets", "counts", "tokens")]

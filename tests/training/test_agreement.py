@@ -8,6 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 import toys
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 import hf_scaffold as hs
@@ -15,7 +17,7 @@ from hf_scaffold.errors import ArtifactError
 from hf_scaffold.text.byte_level import bytes_to_symbols
 from hf_scaffold.tokenizer.building import artifact_of
 from hf_scaffold.training import agreement
-from hf_scaffold.training.agreement import measure
+from hf_scaffold.training.agreement import Trained, measure
 from hf_scaffold.training.parts import AGREEMENTS
 
 # By hand: "c d" is merged 29 times, then "b cd" 23, "a bcd" 20, "cd e" 6 and "x bcd" once. At the end cd is a
@@ -162,12 +164,65 @@ def test_a_sample_stands_for_the_rare_pretokens(monkeypatch, english_text):
     assert rare > 2000
     monkeypatch.setattr(agreement, "_SAMPLE", 1000)
     encoded = []
-    plain = agreement._encode_both
-    monkeypatch.setattr(agreement, "_encode_both", lambda *parts: encoded.append(parts) or plain(*parts))
+    plain = Trained.agreeing_without_last_rules
+    monkeypatch.setattr(
+        Trained, "agreeing_without_last_rules", lambda *parts: encoded.append(parts) or plain(*parts)
+    )
     sampled = hs.train(counts, 4000)
-    assert 500 < encoded[-1][-1].sum() <= 1000
+    [(_, rows, _)] = encoded
+    assert 500 < len(rows) <= 1000
     assert sampled.raw_agreement == bpe.raw_agreement
     assert sampled.raw_agreement_unseen == pytest.approx(bpe.raw_agreement_unseen, abs=0.005)
+
+
+# ---- what the loop knows beside what the encoders find
+
+words = st.lists(st.sampled_from(["a", "b", "c", "d", "ab", "bc", "abc", "#"]), min_size=1, max_size=8)
+CHARACTERS = [
+    {},
+    {"continuing_subword_prefix": "##"},  # some words begin with it: those loops encode nothing
+    {"continuing_subword_prefix": "@@"},
+    {"end_of_word_suffix": "</w>"},
+    {"byte_fallback": True},
+    {"unk_token": "<unk>", "special_tokens": ["<unk>"]},
+    {"limit_alphabet": 2, "unk_token": "<unk>", "special_tokens": ["<unk>"]},
+]
+
+
+@given(
+    st.dictionaries(words.map("".join), st.integers(1, 9) | st.integers(1, 2**40), min_size=1, max_size=30),
+    st.integers(0, 40),
+    st.lists(st.sampled_from(["ab", "abc", "cab", "<s>"]), unique=True, max_size=2),
+    st.sampled_from([None, *CHARACTERS]),
+    st.sampled_from([None, None, 3]),
+)
+@settings(max_examples=400, deadline=None)
+def test_the_loop_tells_what_the_encoders_find(table, n_tokens, specials, characters, longest):
+    counts = hs.PreTokenCounts.from_mapping(table, alphabet="bytes" if characters is None else "chars")
+    options = {"initial_alphabet": (), "max_token_length": longest, **(characters or {})}
+    options["special_tokens"] = [*options.get("special_tokens", []), *specials]
+    n_fixed = len(options["special_tokens"]) + 256 * options.get("byte_fallback", False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        bpe = hs.train(counts, n_fixed + 12 + n_tokens, log=True, **options)
+    slow = agreement.measure_training_text(bpe, counts, bpe.log.frequencies)
+    assert bpe.raw_agreements == dict(zip(AGREEMENTS, slow, strict=True))
+
+
+@pytest.mark.parametrize("size", [400, 2000, 9000])
+def test_the_loop_tells_it_of_every_word(english_text, monkeypatch, size):
+    found = []
+    plain = Trained.agreeing
+    monkeypatch.setattr(Trained, "agreeing", lambda self: found.append(plain(self)) or found[-1])
+    monkeypatch.setattr(agreement, "_SLICE", 10_000)
+    counts = hs.count([english_text])
+    bpe = hs.train(counts, size, log=True)
+    [(agrees, by_merges)] = found
+    expected = agreement._agreeing(bpe, counts)
+    assert np.array_equal(agrees, expected[0])
+    assert np.array_equal(by_merges, expected[1])
+    slow = agreement.measure_training_text(bpe, counts, bpe.log.frequencies)
+    assert bpe.raw_agreements == dict(zip(AGREEMENTS, slow, strict=True))
 
 
 def test_rules_of_pairs_that_occurred_more_often(english_text):
