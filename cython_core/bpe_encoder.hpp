@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "characters.hpp"
 #include "dice.hpp"
 #include "hash_seed.hpp"
 #include "interrupt.hpp"
@@ -72,80 +73,6 @@ private:
     std::vector<Slot> slots_;
 };
 
-// The symbols of a pre-token read as UTF-8 characters. Affixes make a character's symbol depend on whether it begins
-// and whether it ends its pre-token.
-class CharacterTable {
-public:
-    // Sets the token of a character, given as UTF-8, for where it `continues` a pre-token or not, and `ends` it or not.
-    void set(const byte_t* character, std::size_t length, bool continues, bool ends, token_id_t token) {
-        if (length == 0 || character_length(character, character + length) != length) {
-            throw std::invalid_argument("a symbol must be one character");
-        }
-        forms_.try_emplace(key(character, length), Forms{NO_ID, NO_ID, NO_ID, NO_ID})
-            .first->second[form(continues, ends)] = token;
-    }
-
-    // Characters without a token become this one; a run of them becomes a single one if they fuse.
-    void set_unknown(token_id_t token, bool fuse) {
-        unknown_ = token;
-        fuse_ = fuse;
-    }
-
-    // Characters without a token become their bytes' tokens; byte b has the token first + b.
-    void set_bytes(token_id_t first) {
-        constexpr token_id_t LAST = std::numeric_limits<token_id_t>::max() - 255;
-        if (first > LAST) throw std::overflow_error("no ids are left for all bytes");
-        first_byte_ = first;
-    }
-
-    std::size_t longest_probe() const { return longest_chain(forms_); }
-
-    // Calls add(token) for each symbol of the pre-token, from left to right. Bytes that are not UTF-8 count as
-    // characters without a token. Those are dropped if neither set_unknown() nor set_bytes() was called.
-    template <class Add>
-    void read(const byte_t* bytes, std::size_t n, Add add) const {
-        const byte_t* const end = bytes + n;
-        bool after_unknown = false;
-        for (const byte_t* at = bytes; at != end;) {
-            const std::size_t well_formed = character_length(at, end);
-            const std::size_t length = well_formed != 0 ? well_formed : 1;
-            const token_id_t token = find(at, well_formed, at != bytes, at + length == end);
-            if (token != NO_ID) {
-                add(token);
-            } else if (first_byte_ != NO_ID) {
-                for (std::size_t i = 0; i < length; ++i) add(first_byte_ + at[i]);
-            } else if (unknown_ != NO_ID && !(fuse_ && after_unknown)) {
-                add(unknown_);
-            }
-            after_unknown = token == NO_ID;
-            at += length;
-        }
-    }
-
-private:
-    using Forms = std::array<token_id_t, 4>;
-
-    static std::size_t form(bool continues, bool ends) { return 2 * continues + ends; }
-
-    // A character has at most four bytes, so it is its own key.
-    static std::uint32_t key(const byte_t* bytes, std::size_t n) {
-        std::uint32_t key = 0;
-        for (std::size_t i = 0; i < n; ++i) key = key << 8 | bytes[i];
-        return key;
-    }
-
-    token_id_t find(const byte_t* bytes, std::size_t n, bool continues, bool ends) const {
-        if (n == 0) return NO_ID;
-        const auto found = forms_.find(key(bytes, n));
-        return found == forms_.end() ? NO_ID : found->second[form(continues, ends)];
-    }
-
-    std::unordered_map<std::uint32_t, Forms, KeyedHash> forms_;
-    token_id_t unknown_ = NO_ID;
-    token_id_t first_byte_ = NO_ID;
-    bool fuse_ = false;
-};
-
 class BpeEncoder {
 public:
     explicit BpeEncoder(std::size_t n_rules) : rules_(n_rules), byte_ids_(256, NO_ID) {
@@ -168,9 +95,17 @@ public:
     // Makes encoding much faster from now on. That takes a while, so call it before encoding much, with all bytes and
     // rules set. Other threads may encode meanwhile; only one at a time may call this.
     void prepare() {
-        if (by_character_ || prepared_ != nullptr) return;
-        prepared_ = std::make_unique<LinearBpe>(byte_ids_, in_order_);
+        if (is_prepared_) return;
+        if (by_character_) {
+            spelling_ = Spelling(characters_, in_order_);
+            if (spelling_.is_usable()) {
+                prepared_ = std::make_unique<LinearBpe>(spelling_.byte_ids(), spelling_.take_rules());
+            }
+        } else {
+            prepared_ = std::make_unique<LinearBpe>(byte_ids_, in_order_);
+        }
         linear_.store(prepared_.get(), std::memory_order_release);
+        is_prepared_ = true;
         in_order_ = {};
     }
     // A pre-token of these bytes becomes this token, without merging.
@@ -200,9 +135,13 @@ public:
             }
         }
         const LinearBpe* const linear = linear_.load(std::memory_order_acquire);
-        if (linear != nullptr && linear->encode(bytes, n, work.linear, work.interrupt)) {
-            for (const token_id_t token : work.linear.ids) replacements_.append(token, out);
-            return;
+        if (linear != nullptr) {
+            if (by_character_) {
+                if (encode_characters(*linear, bytes, n, work, out)) return;
+            } else if (linear->encode(bytes, n, work.linear, work.interrupt)) {
+                for (const token_id_t token : work.linear.ids) replacements_.append(token, out);
+                return;
+            }
         }
         read(bytes, n, work);
         if (work.nodes.size() <= SHORT) {
@@ -244,6 +183,7 @@ public:
         std::vector<Candidate> queue;
         std::vector<Candidate> dropped;
         LinearBpe::Work linear;
+        std::vector<byte_t> spelled;
         Interrupt* interrupt = nullptr;  // polled in long pre-tokens
     };
 
@@ -253,6 +193,18 @@ private:
 
     std::uint32_t rank_of(const Node& left, const Node& right) const {
         return rules_.find(left.token, right.token).rank;
+    }
+
+    // False if this takes merging.
+    bool encode_characters(
+        const LinearBpe& linear, const byte_t* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out) const {
+        const byte_t* const spelled = spelling_.spell(bytes, n, work.spelled);
+        if (spelled == nullptr || !linear.encode(spelled, n, work.linear, work.interrupt)) return false;
+        const std::size_t size = out.size();
+        const auto append = [&](token_id_t token) { replacements_.append(token, out); };
+        if (spelling_.replace_loose(characters_, work.linear.ids, append)) return true;
+        out.resize(size);
+        return false;
     }
 
     // Makes a node of each symbol.
@@ -351,7 +303,8 @@ private:
     std::uint32_t most_rules_ = 0;
     std::vector<token_id_t> byte_ids_;
     CharacterTable characters_;
-    bool by_character_ = false;
+    Spelling spelling_;  // of those, once prepared
+    bool by_character_ = false, is_prepared_ = false;
     std::unordered_map<std::string, token_id_t, KeyedHash> wholes_;
     Replacements replacements_;
 };

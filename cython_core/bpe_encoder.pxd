@@ -20,7 +20,9 @@ cdef extern from "bpe_encoder.hpp" namespace "hf_scaffold" nogil:
     cppclass CharacterTable:
         void set(const unsigned char*, size_t, bool, bool, token_id_t) except +
         void set_unknown(token_id_t, bool)
-        void set_bytes(token_id_t) except +
+        void set_byte(unsigned char, token_id_t)
+        void add_prefix_byte(unsigned char) except +
+        void add_suffix_byte(unsigned char) except +
 
     cppclass BpeEncoder:
         BpeEncoder(size_t) except +
@@ -68,3 +70,45 @@ cdef inline int set_replacements(BpeEncoder* bpe, dict replacements) except -1:
         for part in parts:
             bpe.replacements().add(checked(part))
     bpe.replacements().finish()
+
+
+# A model's characters, as `Characters` in engine/model.py has them; its tokens may be any, those that are no symbol too.
+cdef inline int set_characters(BpeEncoder* bpe, tuple characters) except -1:
+    cdef CharacterTable* table = &bpe.characters()
+    cdef dict tokens
+    cdef str token, prefix, suffix
+    cdef Py_ssize_t n_prefix, n_suffix, n, first
+    cdef bint continues, ends
+    cdef bytes character
+    cdef const token_id_t[::1] byte_ids
+    tokens, prefix, suffix, unknown, fuse, all_byte_ids = characters
+    n_prefix, n_suffix = len(prefix), len(suffix)
+    for token, token_id in tuple(tokens.items()):
+        n = len(token)
+        for continues in range(2):
+            first = n_prefix if continues else 0
+            for ends in range(2):
+                if n != first + 1 + (n_suffix if ends else 0):
+                    continue
+                if (continues and not token.startswith(prefix)) or (ends and not token.endswith(suffix)):
+                    continue
+                character = token[first].encode()
+                table.set(<const unsigned char*>character, len(character), continues, ends, checked(token_id))
+    table.set_unknown(checked(unknown, True), fuse)
+    byte_ids = all_byte_ids
+    if byte_ids.shape[0] != 256:
+        raise ValueError(f"byte_ids has {byte_ids.shape[0]} entries instead of 256")
+    for n in range(256):
+        table.set_byte(<unsigned char>n, checked(byte_ids[n], True))
+    for byte in prefix.encode():
+        table.add_prefix_byte(<unsigned char>byte)
+    for byte in suffix.encode():
+        table.add_suffix_byte(<unsigned char>byte)
+
+
+# What a pre-token is before merging: the token of each byte; or a tuple for set_characters().
+cdef inline int set_symbols(BpeEncoder* bpe, symbols, str name) except -1:
+    if isinstance(symbols, tuple):
+        set_characters(bpe, symbols)
+    else:
+        set_bytes(bpe, symbols, name)

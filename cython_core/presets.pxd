@@ -5,6 +5,9 @@ cdef extern from "scan.hpp" namespace "hf_scaffold" nogil:
         gpt2_digits
         llama3
         gpt4o
+        whole
+        metaspace
+        metaspace_runs
 
 
 cdef inline Preset preset_of(str name) except *:
@@ -13,6 +16,9 @@ cdef inline Preset preset_of(str name) except *:
         "gpt2-digits": <int>Preset.gpt2_digits,
         "llama3": <int>Preset.llama3,
         "gpt4o": <int>Preset.gpt4o,
+        "whole": <int>Preset.whole,
+        "metaspace": <int>Preset.metaspace,
+        "metaspace-runs": <int>Preset.metaspace_runs,
     }
     if name not in presets:
         from hf_scaffold.errors import ConfigurationError

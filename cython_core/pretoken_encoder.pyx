@@ -1,6 +1,7 @@
 # distutils: language = c++
 """Encoding of pre-tokens: merge by rank, then replace the scaffold tokens."""
 
+from libc.stdint cimport INT32_MAX
 from libc.string cimport memcpy
 from libcpp cimport bool
 from libcpp.vector cimport vector
@@ -65,7 +66,11 @@ cdef class PretokenEncoder:
         for (utf8, continues, ends), token in tuple(tokens.items()):
             characters.set(<const unsigned char*>utf8, len(utf8), continues, ends, checked(token))
         characters.set_unknown(checked(unknown, True), fuse_unknown)
-        characters.set_bytes(checked(first_byte, True))
+        if checked(first_byte, True) >= 0:
+            if first_byte > INT32_MAX - 255:
+                raise OverflowError(f"no ids are left for all bytes from {first_byte} on")
+            for byte in range(256):
+                characters.set_byte(<unsigned char>byte, first_byte + byte)
 
     @property
     def longest_probe(self):

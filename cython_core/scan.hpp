@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "metaspace.hpp"
 #include "simd.hpp"
 #include "unicode_classes.hpp"
 #include "utf8.hpp"
@@ -149,10 +150,13 @@ inline const byte_t* after_space(const byte_t* at, const byte_t* end, classes_t 
 struct Neighbour {
     classes_t classes;
     byte_t lead;  // its first byte: the character itself in ASCII
+    const byte_t* at;
 
     classes_t kind() const { return classes & KIND; }
     bool is(classes_t wanted) const { return classes & wanted; }
 };
+
+inline Neighbour neighbour_at(const byte_t* at) { return {character_at(at).classes, *at, at}; }
 
 #ifdef HF_SCAFFOLD_SSE2
 
@@ -589,7 +593,7 @@ void scan_by(Rules rules, const byte_t* at, const byte_t* end, Sink&& sink) {
     });
 }
 
-enum class Preset { gpt2, gpt2_digits, llama3, gpt4o };
+enum class Preset { gpt2, gpt2_digits, llama3, gpt4o, whole, metaspace, metaspace_runs };
 
 // Calls `function` with the preset's rules.
 template <class Function>
@@ -598,6 +602,9 @@ auto with_rules(Preset preset, Function function) {
         case Preset::gpt2: return function(Gpt2Rules<false>());
         case Preset::gpt2_digits: return function(Gpt2Rules<true>());
         case Preset::llama3: return function(Llama3Rules());
+        case Preset::whole: return function(WholeRules());
+        case Preset::metaspace: return function(MetaspaceRules<false>());
+        case Preset::metaspace_runs: return function(MetaspaceRules<true>());
         default: return function(Gpt4oRules());
     }
 }
@@ -617,8 +624,7 @@ inline std::size_t last_cut(Preset preset, const byte_t* begin, const byte_t* en
             --at;
             const std::size_t length = character_length(at, end);
             if (length == 0) continue;
-            if (at + length == after &&
-                rules.separates({character_at(at).classes, *at}, {character_at(after).classes, *after})) {
+            if (at + length == after && rules.separates(neighbour_at(at), neighbour_at(after))) {
                 return static_cast<std::size_t>(after - begin);
             }
             after = at;

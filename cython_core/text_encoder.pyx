@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 from libcpp.memory cimport make_shared, shared_ptr, unique_ptr, weak_ptr
 from libcpp.string cimport string
 
-from bpe_encoder cimport MUCH, BpeEncoder, add_rules, checked, set_bytes, set_replacements
+from bpe_encoder cimport MUCH, BpeEncoder, add_rules, checked, set_replacements, set_symbols
 from interrupt cimport Interrupt
 from presets cimport Preset, preset_of
 from widths cimport token_id_t
@@ -254,9 +254,11 @@ cdef class AddedTokenFinder:
         return finder
 
 
-def rules_of(list merges not None, dict ids not None, dict more_ids not None):
+def rules_of(list merges not None, dict ids not None, dict more_ids not None, Py_ssize_t n_prefix=0):
     """Merges, as pairs of tokens, in the form that `TextEncoder` takes, given the tokens' ids in two parts.
 
+    Args:
+        n_prefix: How many characters the right token loses where it is merged.
     Raises:
         KeyError, TypeError, ValueError, OverflowError: a merge is no pair of tokens that have ids of 32 bits, or what it
             makes has none.
@@ -271,7 +273,7 @@ def rules_of(list merges not None, dict ids not None, dict more_ids not None):
             raise TypeError(f"merges[{i}] holds None")
         row[i, 0] = id_of(left, ids, more_ids)
         row[i, 1] = id_of(right, ids, more_ids)
-        row[i, 2] = id_of(left + right, ids, more_ids)
+        row[i, 2] = id_of(left + (right[n_prefix:] if n_prefix else right), ids, more_ids)
     return memoryview(row[:n])
 
 
@@ -290,12 +292,14 @@ cdef class TextEncoder:
 
     Args:
         preset: A name in `hf_scaffold.text.presets.ENTRIES`.
-        byte_ids: int32, 256: the token of each byte; -1 for a byte that has none and is dropped.
+        symbols: int32, 256: the token of each byte; -1 for a byte that has none and is dropped. Or, for a model of
+            characters, a tuple: the tokens' ids, prefix, suffix, the id that characters without a token get or -1,
+            whether runs of those fuse, and as int32, 256, the tokens of their bytes or -1.
         rules: int32, (n, 3): left, right and merged token, in rank order.
         replacements: From a token to the tokens that replace it in the output.
     Raises:
         ConfigurationError: no preset of that name.
-        ValueError: an id is negative, or `byte_ids` or `rules` has the wrong shape.
+        ValueError: an id is negative, or `symbols` or `rules` has the wrong shape.
         OverflowError: an id is above 2**31 - 1.
     """
 
@@ -309,7 +313,7 @@ cdef class TextEncoder:
     def __cinit__(
         self,
         str preset not None,
-        const token_id_t[::1] byte_ids,
+        symbols not None,
         const token_id_t[:, ::1] rules,
         dict replacements not None,
         *,
@@ -318,7 +322,7 @@ cdef class TextEncoder:
         self.preset = preset_of(preset)
         self.cache = make_shared[IdCache](HashKey.colliding() if _colliding else HashKey())
         self.bpe.reset(new BpeEncoder(rules.shape[0]))
-        set_bytes(self.bpe.get(), byte_ids, "byte_ids")
+        set_symbols(self.bpe.get(), symbols, "byte_ids")
         add_rules(self.bpe.get(), rules)
         set_replacements(self.bpe.get(), replacements)
 
@@ -371,12 +375,15 @@ cdef class TextEncoder:
         cdef Py_ssize_t i, n = len(kept)
         cdef unique_ptr[Batch] batch
         cdef Dropout chance
+        cdef Pipeline pipeline = self.pipeline(added)
         if dropout > 0:
             if streams is None or streams.shape[0] != n:
                 raise ValueError(f"dropout needs {n} streams, one for each text")
             chance.p = dropout
             chance.streams = &streams[0] if n else NULL
-        batch.reset(new Batch(self.pipeline(added), n_threads, chance))
+            if pipeline.preset == Preset.metaspace_runs:
+                pipeline.preset = Preset.whole  # what is dropped depends on how long the merging goes on
+        batch.reset(new Batch(pipeline, n_threads, chance))
         for i in range(n):
             if not isinstance(kept[i], str):
                 raise TypeError(f"expected str, not {type(kept[i]).__name__}")

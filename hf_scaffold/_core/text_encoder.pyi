@@ -16,13 +16,15 @@ class AddedTokenFinder:
         marker: Normalizer | None = None,
     ) -> None: ...
 
-def rules_of(merges: list[list[str]], ids: dict[str, int], more_ids: dict[str, int]) -> memoryview: ...
+def rules_of(
+    merges: list[list[str]], ids: dict[str, int], more_ids: dict[str, int], n_prefix: int = 0
+) -> memoryview: ...
 
 class TextEncoder:
     def __init__(
         self,
         preset: str,
-        byte_ids: NDArray[np.int32] | array[int],
+        symbols: NDArray[np.int32] | array[int] | tuple[object, ...],
         rules: NDArray[np.int32] | memoryview,
         replacements: dict[int, list[int]],
         *,

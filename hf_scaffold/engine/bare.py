@@ -11,9 +11,10 @@ from hf_scaffold.engine import general
 from hf_scaffold.engine.definition import Definition
 from hf_scaffold.engine.dropout import Dropout
 from hf_scaffold.engine.inputs import n_threads
+from hf_scaffold.engine.model import Model
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.text.normalizers import steps_of
-from hf_scaffold.text.presets import preset_of
+from hf_scaffold.text.normalizers import marks_of, steps_of
+from hf_scaffold.text.presets import preset_of, reads_characters
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,9 +40,7 @@ class BareEncoder:
         self.definition = definition
         self.why_general = why_general(definition)
         if self.why_general is None and compiled is None:
-            preset = preset_of(definition.pre_tokenizer)
-            assert preset is not None
-            compiled = TextEncoder(preset, *definition.model.numbers)
+            compiled = compiled_for(definition)
         self.compiled = compiled
         self.special = frozenset(token.content for token in definition.added_tokens if token.special)
         self.n_ids = definition.n_ids
@@ -155,7 +154,8 @@ class BareEncoder:
                 ids.append(token_id)
             else:  # another place, another stream: it wraps
                 place = np.array([(int(stream) + at) % (1 << 64)], np.uint64)
-                stretch, _, _ = self.compiled.encode([piece], AddedTokenFinder([]), 1, p, place)
+                no_tokens = AddedTokenFinder([], None, marker_of(self.definition, at == 0))
+                stretch, _, _ = self.compiled.encode([piece], no_tokens, 1, p, place)
                 ids += stretch.tolist()
         return ids
 
@@ -176,19 +176,21 @@ class BareEncoder:
                     for t in self.definition.added_tokens
                 ),
                 normalizer_of(self.definition),
+                marker_of(self.definition),
             )
         return finder
 
 
 def why_general(definition: Definition) -> str | None:
     """Why only `tokenizers` can encode for this definition; None if the compiled encoder can."""
-    settings = definition.model.settings
-    if settings.get("unk_token") is not None or settings.get("byte_fallback"):
-        return "the model has an unk_token or byte_fallback"
-    if settings.get("continuing_subword_prefix") or settings.get("end_of_word_suffix"):
-        return "the model marks parts of words"
-    if preset_of(definition.pre_tokenizer) is None:
-        return "the pre-tokenizer is none of the presets"
+    if reads_characters(definition.pre_tokenizer):
+        reason = why_not_by_character(definition.model)
+    elif preset_of(definition.pre_tokenizer) is not None:
+        reason = why_not_by_byte(definition.model)
+    else:
+        reason = "the pre-tokenizer is none of the presets"
+    if reason is not None:
+        return reason
     if definition.n_ids + definition.model.n_scaffolds > LARGEST_ID:
         return f"ids go beyond {LARGEST_ID}, scaffold tokens included"
     try:
@@ -202,6 +204,26 @@ def why_general(definition: Definition) -> str | None:
     return None
 
 
+def why_not_by_byte(model: Model) -> str | None:
+    """Why the compiled encoder can't take this model where symbols are bytes; None if it can."""
+    settings = model.settings
+    if settings.get("unk_token") is not None or settings.get("byte_fallback"):
+        return "the model has an unk_token or byte_fallback"
+    if settings.get("continuing_subword_prefix") or settings.get("end_of_word_suffix"):
+        return "the model marks parts of words"
+    return None
+
+
+def why_not_by_character(model: Model) -> str | None:
+    """Why the compiled encoder can't take this model where symbols are characters; None if it can."""
+    unk_token = model.settings.get("unk_token")
+    if unk_token is not None and unk_token not in model.vocab:
+        return "the unk_token is not in the vocabulary"
+    if not model.settings.get("continuing_subword_prefix", "").isascii():
+        return "the continuing_subword_prefix is not ASCII"  # `tokenizers` counts its characters as bytes
+    return None
+
+
 def normalizer_of(definition: Definition) -> Normalizer | None:
     """The compiled normalizer, if there is any.
 
@@ -210,6 +232,30 @@ def normalizer_of(definition: Definition) -> Normalizer | None:
     """
     steps = steps_of(definition.normalizer)
     return Normalizer(steps) if steps else None
+
+
+def marker_of(definition: Definition, is_at_start: bool = True) -> Normalizer | None:
+    """What the pre-tokenizer does to text before it splits it, if anything, compiled.
+
+    Args:
+        is_at_start: Whether text may begin where the whole text does.
+    """
+    steps = [step for step in marks_of(definition.pre_tokenizer) if is_at_start or step[-1] is not True]
+    return Normalizer(steps) if steps else None
+
+
+def compiled_for(definition: Definition) -> TextEncoder:
+    """The compiled encoder of a definition that doesn't need `tokenizers`."""
+    model = definition.model
+    _, rules, replacements = numbers = model.numbers
+    preset = preset_of(definition.pre_tokenizer)
+    if preset is not None:
+        return TextEncoder(preset, *numbers)
+    if (definition.pre_tokenizer or {}).get("split"):
+        preset = "metaspace"
+    else:
+        preset = "metaspace-runs" if model.parts_at_metaspaces else "whole"
+    return TextEncoder(preset, tuple(model.characters), rules, replacements)
 
 
 def with_rows(

@@ -9,6 +9,28 @@ from typing import Any, NamedTuple
 from hf_scaffold._core.model_reader import ModelReader
 from hf_scaffold._core.text_encoder import rules_of
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, ids_of_bytes
+from hf_scaffold.text.symbols import BYTE_TOKENS
+
+METASPACE = "▁"
+
+
+class Characters(NamedTuple):
+    """How a model of characters makes symbols of a pre-token, as the compiled encoder takes it.
+
+    Args:
+        ids: Every token's id, scaffold tokens included.
+        prefix, suffix: What marks a character that continues a pre-token, and one that ends it.
+        unknown: The id of characters without a token, or -1.
+        fuse: Whether a run of these gets a single id.
+        byte_ids: The id of each byte of such characters, or -1.
+    """
+
+    ids: dict[str, int]
+    prefix: str
+    suffix: str
+    unknown: int
+    fuse: bool
+    byte_ids: array[int]
 
 
 class Numbers(NamedTuple):
@@ -54,20 +76,60 @@ class Model:
 
     @property
     def numbers(self) -> Numbers:
-        """The same as numbers. Tokens must have no prefix.
+        """The same as numbers.
 
         Raises:
             KeyError: a token is neither public nor a scaffold.
         """
         if self._numbers is None:
-            scaffold_ids = {token: i for i, token in enumerate(self.demolish, self.first_scaffold)}
+            n_prefix = len(self.settings.get("continuing_subword_prefix", ""))
             public = ([self.vocab[part] for part in parts] for parts in self.demolish.values())
             self._numbers = Numbers(
                 byte_ids=ids_of_bytes(self.vocab),
-                rules=rules_of(self.merges, self.vocab, scaffold_ids),
+                rules=rules_of(self.merges, self.vocab, self._scaffold_ids, n_prefix),
                 replacements=dict(enumerate(public, self.first_scaffold)),
             )
         return self._numbers
+
+    @property
+    def characters(self) -> Characters:
+        """How pre-tokens become symbols where these are characters, not bytes.
+
+        Raises:
+            KeyError: the unk_token has no id.
+        """
+        ids, settings = self.vocab | self._scaffold_ids, self.settings
+        unk_token = settings.get("unk_token")
+        return Characters(
+            ids=ids,
+            prefix=settings.get("continuing_subword_prefix", ""),
+            suffix=settings.get("end_of_word_suffix", ""),
+            unknown=-1 if unk_token is None else ids[unk_token],
+            fuse=bool(settings.get("fuse_unk")),
+            byte_ids=array("i", [ids.get(token, -1) for token in BYTE_TOKENS])
+            if settings.get("byte_fallback")
+            else array("i", [-1]) * 256,
+        )
+
+    @property
+    def parts_at_metaspaces(self) -> bool:
+        """Whether text may be encoded in parts, each from a run of "▁" to the next one: no token joins them.
+
+        Nor may characters vanish, which would make others neighbours, or "▁" be the unknown token.
+        """
+        ids, settings = self.vocab.keys() | self.demolish.keys(), self.settings
+        if settings.get("byte_fallback"):
+            all_stay = ids >= {*BYTE_TOKENS}
+        else:
+            all_stay = not settings.get("unk_token", METASPACE).endswith(METASPACE)
+        has_affixes = settings.get("continuing_subword_prefix") or settings.get("end_of_word_suffix")
+        if has_affixes or not all_stay or METASPACE not in ids:
+            return False
+        return not any(METASPACE in token and METASPACE in token.lstrip(METASPACE) for token in ids)
+
+    @property
+    def _scaffold_ids(self) -> dict[str, int]:
+        return {token: i for i, token in enumerate(self.demolish, self.first_scaffold)}
 
 
 class ModelOfFiles(Model):

@@ -18,7 +18,6 @@ from hf_scaffold.engine.bare import BareEncoder
 from hf_scaffold.engine.definition import MODEL_SETTINGS, AddedToken, Definition
 from hf_scaffold.engine.model import Model
 from hf_scaffold.native.contract import Caller
-from hf_scaffold.text.presets import preset_of
 
 Ids = NDArray[np.int32]
 Ends = NDArray[np.int64]
@@ -145,11 +144,11 @@ def session_or_reason(tokenizer: Caller, backend: Tokenizer) -> Session | str:
 
 @dataclass
 class CompiledModel:
-    """The model of a backend, and the compiled encoders for it by preset."""
+    """The model of a backend, and the compiled encoders for it by pre-tokenizer."""
 
     backend: Tokenizer
     model: Model
-    compiled: dict[str | None, TextEncoder | None] = field(default_factory=dict)
+    compiled: dict[str, TextEncoder | None] = field(default_factory=dict)
 
 
 def make_session(tokenizer: Caller, backend: Tokenizer) -> Session:
@@ -173,11 +172,11 @@ def make_session(tokenizer: Caller, backend: Tokenizer) -> Session:
         before=[],
         after=[],
     )
-    preset = preset_of(definition.pre_tokenizer)
-    bare = BareEncoder(definition, kept.compiled.get(preset))
+    pre_tokenizer = json.dumps(definition.pre_tokenizer)
+    bare = BareEncoder(definition, kept.compiled.get(pre_tokenizer))
     if bare.why_general is not None:
         raise NotNativeError(bare.why_general)
-    kept.compiled[preset] = bare.compiled
+    kept.compiled[pre_tokenizer] = bare.compiled
     frame = with_model(BPE(), backend, added)
     frame.post_processor = copy.deepcopy(backend.post_processor)
     return Session(bare, frame)

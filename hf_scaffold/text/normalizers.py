@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hf_scaffold.text.presets import is_metaspace
+
 Step = tuple[Any, ...]
 
 LONGEST_PATTERN = 64  # bytes; the compiled search takes up to so many steps for each byte of text
@@ -29,6 +31,21 @@ def steps_of(normalizer: Any) -> list[Step]:
     if any(not isinstance(value, (str, bool)) for step in steps for value in step):
         raise LookupError(f"the normalizer {kind} can't be read")
     return steps
+
+
+def marks_of(pre_tokenizer: Any) -> list[Step]:
+    """The steps that a pre-tokenizer takes before it splits: "▁" before text, and in place of spaces.
+
+    Example:
+        >>> entry = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}
+        >>> marks_of(entry)
+        [('replace', ' ', '▁'), ('prepend', '▁', True, True)]
+    """
+    if not is_metaspace(pre_tokenizer):
+        return []
+    mark, scheme = pre_tokenizer["replacement"], pre_tokenizer["prepend_scheme"]
+    prepend = [] if scheme == "never" else [("prepend", mark, True, scheme == "first")]
+    return [("replace", " ", mark), *prepend]
 
 
 def _sequence(entry: dict[str, Any]) -> list[Step]:

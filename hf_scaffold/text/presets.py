@@ -24,6 +24,11 @@ GPT4O_PATTERN = (
     r"|\s+(?!\S)"
     r"|\s+"
 )
+METASPACES: list[dict[str, Any]] = [
+    {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": split}
+    for scheme in ("always", "first", "never")
+    for split in (False, True)
+]
 
 
 def _byte_level(use_regex: bool) -> dict[str, Any]:
@@ -56,6 +61,22 @@ def preset_of(pre_tokenizer: Any) -> str | None:
     """
     entry = _without_offsets(pre_tokenizer)
     return next((name for name, known in ENTRIES.items() if _without_offsets(known) == entry), None)
+
+
+def reads_characters(pre_tokenizer: Any) -> bool:
+    """Whether this entry is known to native code, and leaves a model characters rather than bytes."""
+    return pre_tokenizer is None or is_metaspace(pre_tokenizer)
+
+
+def is_metaspace(pre_tokenizer: Any) -> bool:
+    """Whether this entry makes "▁" of each space.
+
+    Example:
+        >>> entry = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}
+        >>> is_metaspace(entry), is_metaspace({**entry, "replacement": "_"})
+        (True, False)
+    """
+    return pre_tokenizer in METASPACES
 
 
 def _without_offsets(entry: Any) -> Any:

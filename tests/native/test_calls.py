@@ -540,7 +540,7 @@ def with_repeating_template(tokenizer):
         (with_normalizer, None),
         (with_unknown_normalizer, "a regular expression to replace is not compiled"),
         (with_prefix_space, "the pre-tokenizer is none of the presets"),
-        (without_pre_tokenizer, "the pre-tokenizer is none of the presets"),
+        (without_pre_tokenizer, None),
         (with_repeating_template, "the post-processor leaves out a sequence, or repeats one"),
     ],
 )

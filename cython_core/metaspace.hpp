@@ -1,0 +1,103 @@
+// Pre-tokens of text in which U+2581, ▁, stands for spaces, and of text that stays whole; see scan.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "simd.hpp"
+#include "utf8.hpp"
+
+namespace hf_scaffold {
+
+inline bool is_metaspace_at(const byte_t* at) { return at[0] == 0xE2 && at[1] == 0x96 && at[2] == 0x81; }
+
+// All of the text is one pre-token.
+struct WholeRules {
+    static const byte_t* next(const byte_t*, const byte_t* end) { return end; }
+
+    template <class Neighbour>
+    static bool separates(Neighbour, Neighbour) {
+        return false;
+    }
+
+    // As in scan.hpp; works without SSE2, too.
+    class Starts {
+    public:
+        static constexpr std::ptrdiff_t STEP = std::numeric_limits<std::ptrdiff_t>::max();
+        Starts(const byte_t*, const byte_t*) {}
+        std::uint64_t next(const byte_t*) { return 1; }
+        bool are_cut_short() const { return false; }
+    };
+};
+
+// A pre-token starts before each ▁; with `joins_runs`, only before the first one of a run.
+template <bool joins_runs>
+struct MetaspaceRules {
+    static const byte_t* next(const byte_t* at, const byte_t* end) {
+        bool after_metaspace = joins_runs;
+        while (at != end) {
+            const bool is_one = end - at >= 3 && is_metaspace_at(at);
+            if (joins_runs ? is_one && !after_metaspace : is_one && after_metaspace) break;
+            after_metaspace = joins_runs ? is_one : true;
+            at += is_one ? 3 : 1;
+        }
+        return at;
+    }
+
+    template <class Neighbour>
+    static bool separates(Neighbour a, Neighbour b) {
+        return is_metaspace(b) && !(joins_runs && is_metaspace(a));
+    }
+
+#ifdef HF_SCAFFOLD_SSE2
+    class Starts {
+    public:
+        static constexpr std::ptrdiff_t STEP = 64;
+
+        Starts(const byte_t* begin, const byte_t* end) : begin_(begin), end_(end) {}
+
+        std::uint64_t next(const byte_t* at) {
+            byte_t copy[STEP + 2];
+            const byte_t* bytes = at;
+            if (end_ - at < STEP + 2) {
+                std::memset(copy, 0, sizeof copy);
+                std::memcpy(copy, at, static_cast<std::size_t>(end_ - at));
+                bytes = copy;
+            }
+            const std::uint64_t found = places(bytes, 0xE2) & places(bytes + 1, 0x96) & places(bytes + 2, 0x81);
+            std::uint64_t starts = joins_runs ? found & ~(found << 3 | last_found_ >> 61) : found;
+            last_found_ = found;
+            if (at == begin_) starts |= 1;
+            return starts;
+        }
+
+        bool are_cut_short() const { return false; }
+
+    private:
+        static std::uint64_t places(const byte_t* bytes, byte_t byte) {
+            std::uint64_t found = 0;
+            for (unsigned i = 0; i < STEP; i += 16) {
+                const __m128i some = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + i));
+                const __m128i equal = _mm_cmpeq_epi8(some, _mm_set1_epi8(static_cast<char>(byte)));
+                found |= static_cast<std::uint64_t>(static_cast<unsigned>(_mm_movemask_epi8(equal))) << i;
+            }
+            return found;
+        }
+
+        const byte_t* begin_;
+        const byte_t* end_;
+        std::uint64_t last_found_ = 0;
+    };
+#endif
+
+private:
+    template <class Neighbour>
+    static bool is_metaspace(Neighbour character) {
+        return character.lead == 0xE2 && is_metaspace_at(character.at);
+    }
+};
+
+}  // namespace hf_scaffold

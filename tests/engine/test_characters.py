@@ -1,0 +1,70 @@
+"""Models whose symbols are characters: the compiled encoder against `tokenizers` with the expanded model."""
+
+import json
+import random
+
+import character_models
+import oracle
+import pytest
+
+import hf_scaffold as hs
+from hf_scaffold.engine import general
+from hf_scaffold.engine.dropout import stream
+
+
+def twins(files):
+    """The encoder of these files, and what encodes generally."""
+    encoder = hs.Encoder(*files)
+    return encoder, general.encoder(encoder._definition, frozenset())
+
+
+def prepare(encoder):
+    if encoder._bare.compiled is not None:
+        encoder._bare.compiled.prepare()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_model_encodes_as_tokenizers_does(seed):
+    rng = random.Random(seed)
+    for _ in range(10):
+        files = character_models.random_model(rng)
+        encoder, encode = twins(files)
+        assert encoder.why_general in (None, "some added tokens are alike, or one is empty, once normalized")
+        texts = [character_models.random_text(rng, *files) for _ in range(40)]
+        expected = [encode(text) for text in texts]
+        for _ in range(2):  # by merging; then prepared, and from the cache
+            assert [encoder.encode(text, disallowed_special=()) for text in texts] == expected
+            prepare(encoder)
+        again, _ = twins(files)
+        prepare(again)
+        assert again.encode_batch(texts, disallowed_special=()) == expected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_dropout_is_the_oracles(seed):
+    """Of the whole text at once, whether or not it is encoded in parts without dropout."""
+    rng = random.Random(seed)
+    for _ in range(5):
+        tokenizer_json, scaffold_json = character_models.random_model(
+            rng, kind=rng.choice(["unk", "bytes", "drop"])
+        )
+        tokenizer, scaffold = json.loads(tokenizer_json), json.loads(scaffold_json)
+        for part in ("normalizer", "pre_tokenizer", "added_tokens"):
+            tokenizer[part] = None
+        model = tokenizer["model"]
+        prefix, suffix = model["continuing_subword_prefix"] or "", model["end_of_word_suffix"] or ""
+        encoder = hs.Encoder(json.dumps(tokenizer), scaffold_json)
+        for p in (0.1, 0.5, 0.9, 1.0):
+            text = character_models.random_text(rng, tokenizer_json, scaffold_json)
+            symbols = oracle.known_symbols(
+                oracle.symbols_of(text, prefix, suffix),
+                model["vocab"].keys() | scaffold["demolish"].keys(),
+                model["unk_token"],
+                model["fuse_unk"],
+                model["byte_fallback"],
+            )
+            merges = [*map(tuple, scaffold["merges"])]
+            drops = oracle.dice(p, stream(seed, text), 0)
+            tokens = oracle.scaffolding_with_dropout(symbols, merges, drops, prefix)
+            parts = [part for token in tokens for part in scaffold["demolish"].get(token, [token])]
+            assert encoder.encode(text, dropout=p, seed=seed) == [model["vocab"][part] for part in parts]
