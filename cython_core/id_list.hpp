@@ -58,29 +58,69 @@ private:
     std::size_t capacity_ = 0;
 };
 
-// The output of tasks 0, 1, 2, … in this order, whichever finishes first.
+// The ids of tasks 0, 1, 2, … in this order, whichever finishes first: joined, or to be taken task by task.
 class IdList {
 public:
+    // Lets take() give them, which stay where they are. Call it before the first put(); expects some n ids in all.
+    void keep_apart(std::size_t n) {
+        is_apart_ = true;
+        n_expected_ = n;
+    }
+
     void put(std::size_t task, const token_id_t* ids, std::size_t n) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        if (task != next_) {
-            early_.emplace(task, std::vector<token_id_t>(ids, ids + n));
+        if (!is_apart_ && task == next_) {
+            ids_.append(ids, n);
+            ++next_;
+            for (Piece piece; take_next(piece);) ids_.append(piece.ids, piece.n);
             return;
         }
-        ids_.append(ids, n);
-        ++next_;
-        for (auto it = early_.begin(); it != early_.end() && it->first == next_; it = early_.erase(it)) {
-            ids_.append(it->second.data(), it->second.size());
-            ++next_;
+        if (n > n_room_) {
+            n_room_ = std::max(n, n_expected_);
+            rooms_.push_back(make_large_array<token_id_t>(std::max<std::size_t>(n_room_, 1)));
+            room_ = rooms_.back().get();
         }
+        early_.emplace(task, Piece{std::copy_n(ids, n, room_) - n, n});
+        room_ += n;
+        n_room_ -= n;
     }
 
     IdBuffer& ids() { return ids_; }
 
+    struct Piece {
+        const token_id_t* ids = nullptr;
+        std::size_t n = 0;
+    };
+
+    bool is_ready() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return !early_.empty() && early_.begin()->first == next_;
+    }
+
+    // The next task's ids, if they are there.
+    bool take(Piece& piece) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return take_next(piece);
+    }
+
 private:
+    static constexpr std::size_t MOST_ROOM = std::size_t{1} << 20;  // ids: 4 MiB
+
+    bool take_next(Piece& piece) {
+        if (early_.empty() || early_.begin()->first != next_) return false;
+        piece = early_.begin()->second;
+        early_.erase(early_.begin());
+        ++next_;
+        return true;
+    }
+
     std::mutex mutex_;
+    bool is_apart_ = false;
     std::size_t next_ = 0;
-    std::map<std::size_t, std::vector<token_id_t>> early_;
+    std::map<std::size_t, Piece> early_;
+    std::vector<LargeArray<token_id_t>> rooms_;
+    token_id_t* room_ = nullptr;
+    std::size_t n_room_ = 0, n_expected_ = 0;  // ids
     IdBuffer ids_;
 };
 

@@ -7,19 +7,15 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "added_tokens.hpp"
 #include "bpe_encoder.hpp"
+#include "crew.hpp"
 #include "id_cache.hpp"
 #include "id_list.hpp"
 #include "interrupt.hpp"
@@ -87,57 +83,13 @@ private:
     const byte_t* end_ = nullptr;
 };
 
-// Runs work() on `n` threads, including the caller's, and rethrows what any of them threw. The caller's thread polls
-// while it waits for the others; work() must poll, too.
-template <class Work>
-void run_on_threads(std::size_t n, Interrupt& interrupt, Work work) {
-    if (n <= 1) {
-        work();
-        return;
-    }
-    std::exception_ptr thrown;
-    std::mutex mutex;
-    std::condition_variable ended;
-    std::size_t n_at_work = 0;
-    const auto guarded = [&](const auto& work) {
-        try {
-            work();
-        } catch (...) {
-            const std::lock_guard<std::mutex> lock(mutex);
-            thrown = std::current_exception();
-        }
-    };
-    const auto on_thread = [&] {
-        guarded(work);
-        const std::lock_guard<std::mutex> lock(mutex);
-        --n_at_work;
-        ended.notify_one();
-    };
-    std::vector<std::thread> threads;
-    try {
-        while (threads.size() + 1 < n) {
-            threads.emplace_back(on_thread);
-            const std::lock_guard<std::mutex> lock(mutex);
-            ++n_at_work;
-        }
-    } catch (const std::exception&) {
-        // Out of threads or memory: those that started do the work.
-    }
-    guarded(work);
-    for (std::unique_lock<std::mutex> lock(mutex); n_at_work != 0;) {
-        ended.wait_until(lock, std::chrono::system_clock::now() + std::chrono::milliseconds(50));
-        lock.unlock();
-        guarded([&] { interrupt.poll(); });
-        lock.lock();
-    }
-    for (std::thread& thread : threads) thread.join();
-    if (thrown) std::rethrow_exception(thrown);
-}
-
 class Batch {
 public:
     Batch(Pipeline pipeline, std::size_t n_threads, Dropout dropout = {})
         : pipeline_(pipeline), n_threads_(std::clamp<std::size_t>(n_threads, 1, MOST_THREADS)), dropout_(dropout) {}
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+    ~Batch() { skip_rest(); }
 
     void add(Text text) {
         texts_.push_back(text);
@@ -151,24 +103,59 @@ public:
     // again after it threw.
     bool run(IdCache& cache, bool is_replaceable, Interrupt& interrupt) {
         if (tasks_.empty()) plan(interrupt);
-        const std::size_t left = tasks_.size() - std::min(tasks_.size(), next_.load());
-        const auto may_go_on = [&](std::size_t n_done) {
-            return !cache.is_retired() && (is_replaceable ? !cache.is_full() : n_done < FEW_TASKS);
-        };
-        run_on_threads(std::min(n_threads_, left), interrupt, [&] {
-            try {
-                Worker worker(*this, cache, interrupt);
-                for (std::size_t n = 0; may_go_on(n); ++n) {
-                    const std::size_t i = next_.fetch_add(1);
-                    if (i >= tasks_.size()) return;
-                    worker.encode(i);
-                }
-            } catch (...) {
-                next_ = tasks_.size();  // skip the rest
-                throw;
-            }
+        list_.ids().reserve(n_units_ / 2);
+        run_on_threads(std::min(n_threads_, n_left()), interrupt, [&] {
+            Worker(*this, cache, is_replaceable, interrupt).encode_until([] { return false; });
         });
-        return next_.load() >= tasks_.size();
+        return n_left() == 0;
+    }
+
+    // The same, but it also returns once take() has something to give, while other threads go on; then call it again.
+    enum Progress : std::uint8_t { DONE, STOPPED, READY };
+    Progress run_until_ready(
+        const std::shared_ptr<IdCache>& cache, bool is_replaceable, const std::shared_ptr<Interrupt>& interrupt) {
+        if (tasks_.empty()) plan(*interrupt);
+        if (shift_ == nullptr) {
+            list_.keep_apart(n_units_ / 2);
+            shift_ = std::make_unique<Shift>(*this, cache, is_replaceable, interrupt);
+        }
+        bool is_ready = false;
+        shift_->crew.guard([&] { shift_->worker.encode_until([&] { return is_ready = list_.is_ready(); }); });
+        if (is_ready) return READY;
+        shift_->crew.finish(*interrupt);
+        shift_.reset();
+        return n_left() == 0 ? DONE : STOPPED;
+    }
+
+    // Consecutive texts and their ids.
+    struct Taken {
+        std::size_t first_text = 0;
+        std::vector<std::size_t> lengths = {};
+        const token_id_t* ids = nullptr;
+    };
+
+    // Gives the next texts that are encoded, as run_until_ready() goes on; false if there are none yet. The ids stay until
+    // the next call.
+    bool take(Taken& taken) {
+        if (is_long_text_taken_) of_long_text_.clear();
+        is_long_text_taken_ = false;
+        for (IdList::Piece piece; list_.take(piece);) {
+            Task& task = tasks_[n_taken_++];
+            taken.first_text = task.text;
+            if (task.of == nullptr) {
+                taken.lengths.swap(task.lengths);
+                taken.ids = piece.ids;
+                return true;
+            }
+            of_long_text_.insert(of_long_text_.end(), piece.ids, piece.ids + piece.n);
+            is_long_text_taken_ = n_taken_ == tasks_.size() || tasks_[n_taken_].text != task.text;
+            if (is_long_text_taken_) {
+                taken.lengths.assign(1, of_long_text_.size());
+                taken.ids = of_long_text_.data();
+                return true;
+            }
+        }
+        return false;
     }
 
     // The outcome for a text. NOT_TEXT: it has no UTF-8. UNSURE: only `tokenizers` can find the added tokens.
@@ -237,8 +224,10 @@ private:
             tasks_.back().n_texts += 1;
             units += texts_[i].length;
         }
-        list_.ids().reserve(n_units_ / 2);
     }
+
+    std::size_t n_left() const { return tasks_.size() - std::min(tasks_.size(), next_.load()); }
+    void skip_rest() { next_ = tasks_.size(); }
 
     void prepare(LongText& text, Interrupt& interrupt) {
         interrupt.poll();
@@ -279,14 +268,34 @@ private:
 
     class Worker {
     public:
-        Worker(Batch& batch, IdCache& cache, Interrupt& interrupt)
-            : batch_(batch), cache_(cache), interrupt_(interrupt), steps_(interrupt) {
+        Worker(Batch& batch, IdCache& cache, bool is_replaceable, Interrupt& interrupt)
+            : batch_(batch), cache_(cache), is_replaceable_(is_replaceable), interrupt_(interrupt), steps_(interrupt) {
             work_.interrupt = &interrupt;
         }
 
         Worker(const Worker&) = delete;
         Worker& operator=(const Worker&) = delete;
         ~Worker() { cache_.count(share_); }
+
+        // Encodes tasks in turn, until there are none, the cache is to be replaced, or is_due().
+        template <class IsDue>
+        void encode_until(IsDue is_due) {
+            try {
+                for (; !is_due() && may_go_on(); ++n_done_) {
+                    const std::size_t i = batch_.next_.fetch_add(1);
+                    if (i >= batch_.tasks_.size()) return;
+                    encode(i);
+                }
+            } catch (...) {
+                batch_.skip_rest();
+                throw;
+            }
+        }
+
+    private:
+        bool may_go_on() const {
+            return !cache_.is_retired() && (is_replaceable_ ? !cache_.is_full() : n_done_ < FEW_TASKS);
+        }
 
         void encode(std::size_t i) {
             interrupt_.poll();
@@ -297,7 +306,6 @@ private:
             batch_.list_.put(i, out_.get(), n_made());
         }
 
-    private:
         template <class Rules>
         void encode_pieces(Rules rules, Task& task) {
             const Stretch* first = task.of->pieces.data() + task.first_piece;
@@ -412,6 +420,8 @@ private:
 
         Batch& batch_;
         IdCache& cache_;
+        bool is_replaceable_;
+        std::size_t n_done_ = 0;
         IdCache::Share share_;
         Interrupt& interrupt_;
         Steps steps_;
@@ -426,6 +436,22 @@ private:
         token_id_t* next_ = nullptr;  // the end of the task's ids
     };
 
+    // Threads at work for run_until_ready(), until the cache is to be replaced.
+    struct Shift {
+        Shift(Batch& batch, std::shared_ptr<IdCache> with, bool is_replaceable, std::shared_ptr<Interrupt> until)
+            : cache(std::move(with)), interrupt(std::move(until)), worker(batch, *cache, is_replaceable, *interrupt) {
+            crew.start(
+                std::clamp<std::size_t>(batch.n_left(), 1, batch.n_threads_) - 1, [this, &batch, is_replaceable] {
+                    Worker(batch, *cache, is_replaceable, *interrupt).encode_until([] { return false; });
+                });
+        }
+
+        std::shared_ptr<IdCache> cache;
+        std::shared_ptr<Interrupt> interrupt;
+        Worker worker;
+        Crew crew;
+    };
+
     Pipeline pipeline_;
     std::size_t n_threads_;
     Dropout dropout_;
@@ -436,6 +462,10 @@ private:
     std::vector<Task> tasks_;
     std::atomic<std::size_t> next_{0};
     IdList list_;
+    std::size_t n_taken_ = 0;               // tasks
+    std::vector<token_id_t> of_long_text_;  // as far as taken
+    bool is_long_text_taken_ = false;
+    std::unique_ptr<Shift> shift_;  // the last member: ends its threads before what they use
 };
 
 }  // namespace hf_scaffold

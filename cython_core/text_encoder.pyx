@@ -10,6 +10,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy
 from libcpp.memory cimport make_shared, shared_ptr, unique_ptr, weak_ptr
 from libcpp.string cimport string
+from libcpp.vector cimport vector
 
 from bpe_encoder cimport MUCH, BpeEncoder, add_rules, checked, set_replacements, set_symbols
 from interrupt cimport Interrupt
@@ -110,11 +111,21 @@ cdef extern from "text_encoder.hpp" namespace "hf_scaffold" nogil:
         void add(Text) except +
         size_t n_units()
         bint run(IdCache&, bint, Interrupt&) except +
+        int run_until_ready(shared_ptr[IdCache], bint, shared_ptr[Interrupt]) except +
+        bint take(Taken&) except +
         int status(size_t)
         void ends(int64_t*)
         IdBuffer& ids()
 
+    cppclass Taken "hf_scaffold::Batch::Taken":
+        size_t first_text
+        vector[size_t] lengths
+        const token_id_t* ids
+
     const int MAYBE_UTF8
+    int DONE "hf_scaffold::Batch::DONE"
+    int STOPPED "hf_scaffold::Batch::STOPPED"
+    int READY "hf_scaffold::Batch::READY"
     int OK "hf_scaffold::Batch::OK"
     int NOT_TEXT "hf_scaffold::Batch::NOT_TEXT"
     int UNSURE "hf_scaffold::Batch::UNSURE"
@@ -372,7 +383,7 @@ cdef class TextEncoder:
         """
         # The tuple keeps the texts alive, whatever other threads do to the caller's sequence.
         cdef tuple kept = tuple(texts)
-        cdef Py_ssize_t i, n = len(kept)
+        cdef Py_ssize_t n = len(kept)
         cdef unique_ptr[Batch] batch
         cdef Dropout chance
         cdef Pipeline pipeline = self.pipeline(added)
@@ -384,11 +395,51 @@ cdef class TextEncoder:
             if pipeline.preset == Preset.metaspace_runs:
                 pipeline.preset = Preset.whole  # what is dropped depends on how long the merging goes on
         batch.reset(new Batch(pipeline, n_threads, chance))
-        for i in range(n):
-            if not isinstance(kept[i], str):
-                raise TypeError(f"expected str, not {type(kept[i]).__name__}")
-            batch.get().add(text_of(kept[i]))
+        add_texts(batch.get(), kept)
         return self.arrays(batch.get(), n)
+
+    def encode_to_lists(
+        self,
+        texts,
+        AddedTokenFinder added not None,
+        size_t n_threads,
+        const token_id_t[::1] before not None,
+        const token_id_t[::1] after not None,
+        list numbers not None,
+        list rows not None,
+        list masks=None,
+    ):
+        """`encode`, with the ids as lists, which this thread makes while others still encode.
+
+        Args:
+            texts, added: As for `encode`.
+            before, after: int32, what to put before and after the ids of each text.
+            numbers: As for `rows_as_lists`.
+            rows: Where to append the list of each text.
+            masks: Where to append a list of as many ones.
+        Returns:
+            The indices of the texts that could not be encoded.
+        Raises:
+            TypeError: something is not a str.
+        """
+        cdef tuple kept = tuple(texts)
+        cdef Py_ssize_t n = len(kept)
+        cdef list made = [None] * n
+        cdef list ones = None if masks is None else [None] * n
+        cdef unique_ptr[Batch] batch
+        cdef bint had_gc = PyGC_Disable()  # it would traverse the lists again and again
+        batch.reset(new Batch(self.pipeline(added), n_threads))
+        try:
+            add_texts(batch.get(), kept)
+            self.run_into(batch.get(), made, ones, before, after, numbers)
+            rows += made
+            if masks is not None:
+                masks += ones
+            return unsure(batch.get(), n)
+        finally:
+            batch.reset()  # its threads read the texts
+            if had_gc:
+                PyGC_Enable()
 
     def encode_utf8(
         self,
@@ -454,7 +505,7 @@ cdef class TextEncoder:
         cdef int64_t[::1] ends = offsets
         if n:
             batch.ends(&ends[1])
-        return array_of(batch.ids()), offsets, [i for i in range(n) if batch.status(i) != OK]
+        return array_of(batch.ids()), offsets, unsure(batch, n)
 
     # The GIL guards taking the cache and replacing it; running calls go on with theirs until it is retired. There are
     # never more than two caches, however many calls run.
@@ -470,10 +521,78 @@ cdef class TextEncoder:
             is_replaceable = self.previous_cache.expired()
             with nogil:
                 done = batch.run(cache.get()[0], is_replaceable, interrupt)
-            if cache.get().is_full() and self.cache.get() == cache.get() and self.previous_cache.expired():
-                self.cache = cache.get().successor()
-                self.previous_cache = weak_ptr[IdCache](cache)
-                cache.get().retire()
+            self.replace_if_full(cache)
+
+    cdef run_into(
+        self,
+        Batch* batch,
+        list rows,
+        list ones,
+        const token_id_t[::1] before,
+        const token_id_t[::1] after,
+        list numbers,
+    ):
+        cdef shared_ptr[IdCache] cache
+        cdef int progress = STOPPED
+        cdef bint is_replaceable
+        cdef Taken taken
+        cdef shared_ptr[Interrupt] interrupt = make_shared[Interrupt]()
+        self.n_units += batch.n_units()
+        if self.n_units >= MUCH:
+            self.prepare()
+        while progress != DONE:
+            cache = self.cache
+            is_replaceable = self.previous_cache.expired()
+            with nogil:
+                progress = batch.run_until_ready(cache, is_replaceable, interrupt)
+            while batch.take(taken):
+                put_taken(rows, ones, taken, before, after, numbers)
+            if progress != READY:
+                self.replace_if_full(cache)
+
+    cdef replace_if_full(self, shared_ptr[IdCache]& cache):
+        if cache.get().is_full() and self.cache.get() == cache.get() and self.previous_cache.expired():
+            self.cache = cache.get().successor()
+            self.previous_cache = weak_ptr[IdCache](cache)
+            cache.get().retire()
+
+
+cdef int add_texts(Batch* batch, tuple texts) except -1:
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"expected str, not {type(text).__name__}")
+        batch.add(text_of(text))
+    return 0
+
+
+cdef list unsure(Batch* batch, Py_ssize_t n):
+    return [i for i in range(n) if batch.status(i) != OK]
+
+
+cdef int put_taken(
+    list rows,
+    list ones,
+    Taken& taken,
+    const token_id_t[::1] before,
+    const token_id_t[::1] after,
+    list numbers,
+) except -1:
+    cdef size_t i, begin = 0
+    cdef Py_ssize_t row = taken.first_text, at, size
+    cdef list items
+    for i in range(taken.lengths.size()):
+        size = before.shape[0] + taken.lengths[i] + after.shape[0]
+        items = PyList_New(size)
+        at = put_ids(items, 0, numbers, &before[0], before.shape[0]) if before.shape[0] else 0
+        at = put_ids(items, at, numbers, taken.ids + begin, taken.lengths[i])
+        if after.shape[0]:
+            put_ids(items, at, numbers, &after[0], after.shape[0])
+        rows[row] = items
+        if ones is not None:
+            ones[row] = [1] * size
+        row += 1
+        begin += taken.lengths[i]
+    return 0
 
 
 def framed(
@@ -623,17 +742,22 @@ cdef inline Py_ssize_t put_piece(
     const int64_t[:, :, ::1] spans,
     Py_ssize_t row,
 ) except -1:
-    cdef Py_ssize_t n_numbers
-    cdef int64_t begin = 0, i
+    cdef int64_t begin = 0
     cdef int64_t size = piece_size(piece, spans, row, ids.shape[0], &begin)
     if piece >= 0:
         return put_many(items, at, numbers, piece, 1)
     if size > PyList_GET_SIZE(items) - at:
         raise ValueError(CHANGED)
-    n_numbers = PyList_GET_SIZE(numbers)
-    for i in range(size):
-        put(items, at + i, numbers, n_numbers, ids[begin + i])
-    return at + size
+    return put_ids(items, at, numbers, &ids[begin], size) if size else at
+
+
+cdef inline Py_ssize_t put_ids(
+    list items, Py_ssize_t at, list numbers, const token_id_t* ids, Py_ssize_t n
+) except -1:
+    cdef Py_ssize_t i, n_numbers = PyList_GET_SIZE(numbers)
+    for i in range(n):
+        put(items, at + i, numbers, n_numbers, ids[i])
+    return at + n
 
 
 cdef inline Py_ssize_t put_many(list items, Py_ssize_t at, list numbers, token_id_t token_id, int64_t n) except -1:

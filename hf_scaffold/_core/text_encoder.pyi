@@ -45,6 +45,17 @@ class TextEncoder:
         dropout: float = 0,
         streams: NDArray[np.uint64] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.int64], list[int]]: ...
+    def encode_to_lists(
+        self,
+        texts: Sequence[str],
+        added: AddedTokenFinder,
+        n_threads: int,
+        before: NDArray[np.int32] | array[int],
+        after: NDArray[np.int32] | array[int],
+        numbers: list[int],
+        rows: list[list[int]],
+        masks: list[list[int]] | None = None,
+    ) -> list[int]: ...
     def encode_utf8(
         self,
         data: bytes | NDArray[np.uint8],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
@@ -109,6 +110,41 @@ class BareEncoder:
         ids, offsets, unsure = self.compiled.encode(texts, finder, threads, dropout.p, streams)
         made = [self._drop_between_added_tokens(texts[i], allowed, dropout.p, streams[i]) for i in unsure]
         return with_rows(ids, offsets, unsure, made)
+
+    def encode_batch_to_lists(
+        self,
+        texts: Sequence[str],
+        allowed: frozenset[str],
+        before: Sequence[int] = (),
+        after: Sequence[int] = (),
+        masks: list[list[int]] | None = None,
+    ) -> list[list[int]]:
+        """The ids of each text, between those before and after.
+
+        Nothing that starts garbage collection comes after the lists: it would traverse them all.
+
+        Args:
+            masks: An empty list, to be filled with a list of as many ones for each text.
+        Raises:
+            UnicodeEncodeError: a text holds a lone surrogate.
+        """
+        if self.compiled is None:
+            rows = [[*before, *self._encode_generally(text, allowed), *after] for text in texts]
+            if masks is not None:
+                masks += [[1] * len(row) for row in rows]
+            return rows
+        frame = array("i", before), array("i", after)
+        threads = n_threads(sum(map(len, texts)))
+        rows: list[list[int]] = []
+        unsure = self.compiled.encode_to_lists(
+            texts, self._finder(allowed), threads, *frame, self.numbers, rows, masks
+        )
+        if unsure:
+            for i in unsure:
+                rows[i] = [*before, *self._encode_generally(texts[i], allowed), *after]
+                if masks is not None:
+                    masks[i] = [1] * len(rows[i])
+        return rows
 
     def encode_utf8(self, data: Any, offsets: Offsets, allowed: frozenset[str]) -> tuple[Ids, Offsets]:
         """`encode_batch` of texts that lie one after another as UTF-8, text i from offsets[i] on.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from hf_scaffold._core.text_encoder import framed, rows_as_lists
+from hf_scaffold._core.text_encoder import framed
 from hf_scaffold._core.token_decoder import TokenDecoder
 from hf_scaffold._utils.files import read_bytes, read_unmixed, refuse_missing_folder
 from hf_scaffold._utils.process import no_garbage_collection
@@ -268,18 +269,15 @@ class Encoder:
         Args: As for `encode`; texts may be any iterable of strings, but not a string.
         Raises: As `encode`.
         """
-        import numpy as np
-
         strings = strings_of(texts)
         allowed = chosen(allowed_special, self._special)
         refuse_spelled(strings, chosen(disallowed_special, self._special) - allowed)
-        ids, offsets = self._bare.encode_batch(strings, allowed, Dropout.of(dropout, seed))
-        spans = np.stack([offsets[:-1], offsets[1:]], axis=1).reshape(-1, 1, 2)
-        template = np.array([-1], np.int32)
-        if add_special_tokens:
-            template = np.array([*self._definition.before, -1, *self._definition.after], np.int32)
-        padding = np.zeros((len(strings), 2), np.int64)
-        return rows_as_lists(ids, spans, template, padding, 0, self._bare.numbers)
+        before, after = (self._definition.before, self._definition.after) if add_special_tokens else ((), ())
+        drop = Dropout.of(dropout, seed)
+        if drop is None:
+            return self._bare.encode_batch_to_lists(strings, allowed, before, after)
+        ids, offsets = self._bare.encode_batch(strings, allowed, drop)
+        return [[*before, *ids[begin:end].tolist(), *after] for begin, end in pairwise(offsets.tolist())]
 
     def encode_batch_to_arrays(
         self,

@@ -21,7 +21,7 @@ from hf_scaffold.engine.inputs import utf8_of
 from hf_scaffold.native.contract import Caller
 from hf_scaffold.native.encodings import LazyEncodings, encodings_of
 from hf_scaffold.native.plan import Plan, are_texts
-from hf_scaffold.native.rows import Row, Rows, in_form, makes_matrices, rows_of
+from hf_scaffold.native.rows import Row, Rows, in_form, listed_rows, makes_matrices, rows_of
 from hf_scaffold.native.sessions import Ends, Ids, NotNativeError, session_of
 
 
@@ -43,11 +43,11 @@ def encode_plus(
         rows, encodings = encoded(plan)
     except UnicodeEncodeError:
         raise NotNativeError("a lone surrogate") from None
-    get, inputs = options.get, tokenizer.model_input_names
+    get = options.get
     data: dict[str, Any] = {"input_ids": rows.input_ids()}
-    if wanted(get("return_token_type_ids"), "token_type_ids" in inputs):
+    if plan.returns("token_type_ids"):
         data["token_type_ids"] = rows.token_type_ids()
-    if wanted(get("return_attention_mask"), "attention_mask" in inputs):
+    if plan.returns("attention_mask"):
         data["attention_mask"] = rows.attention_mask()
     if get("return_special_tokens_mask"):
         data["special_tokens_mask"] = rows.special_tokens_mask()
@@ -68,14 +68,12 @@ def encoded(plan: Plan) -> tuple[Row | Rows, LazyEncodings]:
     bare, return_tensors = plan.session.bare, plan.options.get("return_tensors")
     if plan.is_one_text and not (plan.shape or return_tensors or plan.dropout):
         return Row(bare.encode(plan.texts[0], plan.allowed), plan.template), LazyEncodings(plan)
+    if plan.makes_plain_lists:
+        return listed_rows(plan), LazyEncodings(plan)
     ids, ends = bare.encode_batch(plan.texts, plan.allowed, plan.dropout)
     rows = rows_of(ids, ends, plan)
     rows.is_matrix = makes_matrices(return_tensors) and rows.are_equally_long
     return rows, LazyEncodings(plan, partial(encodings_of, ids, ends) if plan.dropout else None)
-
-
-def wanted(asked: bool | None, default: bool) -> bool:
-    return default if asked is None else asked
 
 
 def reason_against(tokenizer: Caller, text: Any, text_pair: Any, options: Mapping[str, Any]) -> str | None:

@@ -130,6 +130,19 @@ class Plan:
         return self.session.allowed(self.split_special_tokens)
 
     @property
+    def makes_plain_lists(self) -> bool:
+        """Whether each text becomes a list of its own, whatever the others are."""
+        is_shaped = self.shape or self.dropout or self.options.get("return_tensors")
+        return not is_shaped and self.template.n_sequences == 1
+
+    def returns(self, name: str) -> bool:
+        """Whether the call returns attention_mask or token_type_ids."""
+        asked: bool | None = self.options.get("return_" + name)
+        if asked is None:
+            return name in self.settings.get("model_input_names", self.kind.model_input_names)
+        return asked
+
+    @property
     def twin(self) -> Caller:
         """A tokenizer with the settings of this moment."""
         twin = object.__new__(self.kind)

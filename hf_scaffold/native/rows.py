@@ -31,6 +31,14 @@ def rows_of(flat: Ids, ends: Ends, plan: Plan) -> Rows:
     return rows
 
 
+def listed_rows(plan: Plan) -> ListedRows:
+    """The rows of single sequences, neither truncated nor padded, as lists."""
+    template, bare = plan.template, plan.session.bare
+    masks: list[list[int]] | None = [] if plan.returns("attention_mask") else None
+    rows = bare.encode_batch_to_lists(plan.texts, plan.allowed, template.before, template.after, masks)
+    return ListedRows(rows, masks, template, plan.session)
+
+
 def truncate(spans: Ends, strategy: TruncationStrategy, limit: int, side: str) -> None:
     """Shorten the sequences in place, so that no row has more than `limit` ids, as the backend does."""
     lengths = spans[:, :, 1] - spans[:, :, 0]
@@ -164,6 +172,28 @@ class Rows:
             if piece < 0:
                 sizes[:, column + 1] = self.spans[:, -1 - piece, 1] - self.spans[:, -1 - piece, 0]
         return sizes
+
+
+class ListedRows(Rows):
+    """Rows of one sequence, without padding, of which the lists of ids are there.
+
+    Args:
+        masks: A list of ones as long as each row, if those are there, too.
+    """
+
+    def __init__(
+        self, rows: list[list[int]], masks: list[list[int]] | None, template: Template, session: Session
+    ) -> None:
+        self.rows, self.masks = rows, masks
+        ends = np.cumsum([0, *(len(row) - template.n_specials for row in rows)], dtype=np.int64)
+        spans = np.stack([ends[:-1], ends[1:]], axis=1).reshape(-1, 1, 2)
+        super().__init__(np.empty(0, np.int32), spans, template, session)
+
+    def input_ids(self) -> list[list[int]]:
+        return self.rows
+
+    def attention_mask(self) -> Any:
+        return super().attention_mask() if self.masks is None else self.masks
 
 
 def makes_matrices(return_tensors: Any) -> bool:

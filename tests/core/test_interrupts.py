@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from array import array
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
@@ -133,6 +134,16 @@ def test_encoding_stops_and_the_encoder_goes_on(n_threads):
     encoder = TextEncoder("gpt2", BYTES, DOUBLING, {})
     with stopped():
         encoder.encode(["a" * 100_000] * 10_000, NOTHING_ADDED, n_threads)  # minutes of work
+    assert encoder.encode_one("a" * 8 + " a", NOTHING_ADDED) == [100, 32, 97]
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_making_lists_stops_and_the_encoder_goes_on(n_threads):
+    encoder, rows = TextEncoder("gpt2", BYTES, DOUBLING, {}), []
+    texts, nothing = ["a" * 100_000 + " b" * 50_000] * 10_000, array("i")
+    with stopped():
+        encoder.encode_to_lists(texts, NOTHING_ADDED, n_threads, nothing, nothing, [], rows)
+    assert rows == []
     assert encoder.encode_one("a" * 8 + " a", NOTHING_ADDED) == [100, 32, 97]
 
 

@@ -1,0 +1,61 @@
+"""Ids as lists, made while other threads still encode: those of `encode`, whatever the batch."""
+
+import random
+from array import array
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
+
+BYTES = np.arange(256, dtype=np.int32)
+XY = np.array([(ord("x"), ord("y"), 300), (300, 300, 301)], np.int32)
+# The last one stands alone only where `tokenizers` says so.
+ADDED = AddedTokenFinder([("<s>", 400, False, False, False, False, False), ("no", 401, True, 0, 0, 0, 0)])
+NUMBERS = list(range(350))
+
+
+def texts_of(rng, n, longest):
+    words = ["xy", "xyxy", "<s>", " ", "é", "漢", "no", "no\u0301", *(f" {i}" for i in range(99))]
+    texts = ["".join(rng.choices(words, k=rng.randrange(longest))) for _ in range(n)]
+    return [text + "\ud800" * (rng.random() < 0.02) for text in texts]
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+@pytest.mark.parametrize(("n", "longest"), [(0, 1), (1, 5), (700, 60), (40, 20_000), (3, 400_000)])
+def test_lists_hold_the_ids_of_encode(n, longest, n_threads):
+    texts = texts_of(random.Random(n), n, longest)
+    encoder = TextEncoder("gpt2", BYTES, XY, {301: [7, 8, 9]})
+    ids, offsets, unsure = encoder.encode(texts, ADDED, n_threads)
+    expected = [ids[begin:end].tolist() for begin, end in pairwise(offsets.tolist())]
+    for before, after in (((), ()), ((1, 400), (2,))):
+        rows, masks = [], []
+        frame = array("i", before), array("i", after)
+        assert encoder.encode_to_lists(texts, ADDED, n_threads, *frame, NUMBERS, rows, masks) == unsure
+        assert rows == [[*before, *row, *after] for row in expected]
+        assert masks == [[1] * len(row) for row in rows]
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_a_cache_that_is_renewed_meanwhile(n_threads):
+    letters = random.Random(1)
+    words = [
+        "".join(letters.choices("abcdefgh", k=9)) for _ in range(120_000)
+    ]  # far more than a new cache holds
+    texts = [" ".join(words[i : i + 2000]) for i in range(0, len(words), 2000)]
+    ids, offsets, _ = TextEncoder("gpt2", BYTES, XY, {}).encode(texts, ADDED, n_threads)
+    encoder = TextEncoder("gpt2", BYTES, XY, {})
+    for _ in range(2):
+        rows = []
+        encoder.encode_to_lists(texts, ADDED, n_threads, array("i"), array("i"), NUMBERS, rows)
+        assert rows == [ids[begin:end].tolist() for begin, end in pairwise(offsets.tolist())]
+    assert encoder.n_cached > 100_000
+
+
+def test_rows_are_added_only_if_all_are_there():
+    encoder, rows, masks = TextEncoder("gpt2", BYTES, XY, {}), [], []
+    for texts, error in ((["xy", b"xy"], TypeError), (None, TypeError)):
+        with pytest.raises(error):
+            encoder.encode_to_lists(texts, ADDED, 2, array("i"), array("i"), NUMBERS, rows, masks)
+    assert rows == masks == []
