@@ -73,16 +73,13 @@ public:
             ids_.append(ids, n);
             ++next_;
             for (Piece piece; take_next(piece);) ids_.append(piece.ids, piece.n);
-            return;
+            if (early_.empty()) {
+                rooms_.clear();
+                n_room_ = 0;
+            }
+        } else {
+            early_.emplace(task, Piece{std::copy_n(ids, n, room_for(n)) - n, n});
         }
-        if (n > n_room_) {
-            n_room_ = std::max(n, n_expected_);
-            rooms_.push_back(make_large_array<token_id_t>(std::max<std::size_t>(n_room_, 1)));
-            room_ = rooms_.back().get();
-        }
-        early_.emplace(task, Piece{std::copy_n(ids, n, room_) - n, n});
-        room_ += n;
-        n_room_ -= n;
     }
 
     IdBuffer& ids() { return ids_; }
@@ -104,7 +101,15 @@ public:
     }
 
 private:
-    static constexpr std::size_t MOST_ROOM = std::size_t{1} << 20;  // ids: 4 MiB
+    token_id_t* room_for(std::size_t n) {
+        if (n > n_room_) {
+            n_room_ = std::max(n, n_expected_);
+            rooms_.push_back(make_large_array<token_id_t>(n_room_));
+            room_ = rooms_.back().get();
+        }
+        n_room_ -= n;
+        return std::exchange(room_, room_ + n);
+    }
 
     bool take_next(Piece& piece) {
         if (early_.empty() || early_.begin()->first != next_) return false;

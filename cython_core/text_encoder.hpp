@@ -1,7 +1,7 @@
 // From a batch of texts to token ids, on all cores.
 //
-// text → UTF-8 → normalized stretches between added tokens → pre-tokens → ids. Tasks of similar size hold several texts, or part
-// of a long one, cut where pre-tokens are sure to end. Threads take the tasks in turn.
+// text → UTF-8 → normalized stretches between added tokens → pre-tokens → ids. Tasks of similar size hold several texts,
+// or part of a long one, cut where pre-tokens are sure to end. Threads take the tasks in turn.
 #pragma once
 
 #include <algorithm>

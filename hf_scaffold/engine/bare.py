@@ -128,14 +128,14 @@ class BareEncoder:
         Raises:
             UnicodeEncodeError: a text holds a lone surrogate.
         """
+        rows: list[list[int]] = []
         if self.compiled is None:
-            rows = [[*before, *self._encode_generally(text, allowed), *after] for text in texts]
+            rows += ([*before, *self._encode_generally(text, allowed), *after] for text in texts)
             if masks is not None:
-                masks += [[1] * len(row) for row in rows]
+                masks += ([1] * len(row) for row in rows)
             return rows
         frame = array("i", before), array("i", after)
         threads = n_threads(sum(map(len, texts)))
-        rows: list[list[int]] = []
         unsure = self.compiled.encode_to_lists(
             texts, self._finder(allowed), threads, *frame, self.numbers, rows, masks
         )

@@ -40,9 +40,8 @@ def test_lists_hold_the_ids_of_encode(n, longest, n_threads):
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_a_cache_that_is_renewed_meanwhile(n_threads):
     letters = random.Random(1)
-    words = [
-        "".join(letters.choices("abcdefgh", k=9)) for _ in range(120_000)
-    ]  # far more than a new cache holds
+    # Far more than a new cache holds.
+    words = ["".join(letters.choices("abcdefgh", k=9)) for _ in range(120_000)]
     texts = [" ".join(words[i : i + 2000]) for i in range(0, len(words), 2000)]
     ids, offsets, _ = TextEncoder("gpt2", BYTES, XY, {}).encode(texts, ADDED, n_threads)
     encoder = TextEncoder("gpt2", BYTES, XY, {})
