@@ -398,7 +398,7 @@ private:
         // id per byte still to come; cached pre-tokens have at most that many, so they are written unchecked.
         void start(std::size_t n_bytes) {
             next_ = out_.room_for(n_bytes + IdCache::SPARE);
-            n_spare_ = 0;
+            n_spare_ = out_.size() - (n_bytes + IdCache::SPARE);
         }
 
         // Appends ids_, the ids of `n_bytes`. Only foreign rules and replacements make more ids than bytes.

@@ -6,6 +6,7 @@ import random
 import character_models
 import oracle
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 import hf_scaffold as hs
 from hf_scaffold.engine import general
@@ -68,3 +69,17 @@ def test_dropout_is_the_oracles(seed):
             tokens = oracle.scaffolding_with_dropout(symbols, merges, drops, prefix)
             parts = [part for token in tokens for part in scaffold["demolish"].get(token, [token])]
             assert encoder.encode(text, dropout=p, seed=seed) == [model["vocab"][part] for part in parts]
+
+
+def test_many_texts_that_grow_take_no_more_room_each_time():
+    """Each is two thirds spaces, which become three bytes, and fills a task of its own."""
+    vocab = {"<unk>": 0, "▁": 1, "a": 2, "▁a": 3}
+    model = models.BPE(vocab, [("▁", "a")], unk_token="<unk>")
+    backend = Tokenizer(model)
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    scaffold = {"version": 1, "merges": [["▁", "a"]], "demolish": {}}
+    encoder = hs.Encoder(backend.to_str(), json.dumps(scaffold))
+    assert encoder.why_general is None
+    ids, offsets = encoder.encode_batch_to_arrays(["  a" * 22_000] * 50)
+    assert ids.tolist() == [1, 3] * 22_000 * 50
+    assert offsets.tolist() == [44_000 * i for i in range(51)]
