@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "byte_buffer.hpp"
+#include "character_maps.hpp"
 #include "interrupt.hpp"
+#include "normal_forms.hpp"
 #include "scan.hpp"
 #include "utf8.hpp"
 
@@ -23,6 +25,7 @@ public:
     // What a call works with, to be reused by the next one.
     struct Work {
         ByteBuffer buffers[2];
+        Rewriter rewriter;
     };
 
     // When a prefix is put before a text that is not empty.
@@ -36,17 +39,36 @@ public:
         if (pattern.empty() || pattern.size() > LONGEST_PATTERN) {
             throw std::invalid_argument("a pattern to replace must have 1 to 64 bytes");
         }
-        steps_.push_back({Kind::REPLACE, std::move(pattern), std::move(content), {}});
+        steps_.push_back({Kind::REPLACE, std::move(pattern), std::move(content), {}, {}, {}});
     }
 
-    void add_prepend(std::string prefix, When when) { steps_.push_back({Kind::PREPEND, {}, std::move(prefix), when}); }
+    void add_prepend(std::string prefix, When when) {
+        steps_.push_back({Kind::PREPEND, {}, std::move(prefix), when, {}, {}});
+    }
 
     void add_strip(bool left, bool right) {
-        if (left) steps_.push_back({Kind::STRIP_LEFT, {}, {}, {}});
-        if (right) steps_.push_back({Kind::STRIP_RIGHT, {}, {}, {}});
+        if (left) steps_.push_back({Kind::STRIP_LEFT, {}, {}, {}, {}, {}});
+        if (right) steps_.push_back({Kind::STRIP_RIGHT, {}, {}, {}, {}, {}});
     }
 
-    bool empty() const { return steps_.empty(); }
+    // By its name in `tokenizers`: NFC, Lowercase, …; the steps of BertNormalizer have names of their own.
+    void add_named(std::string_view name) {
+        for (const auto& [known, form] : FORMS) {
+            if (name == known) return steps_.push_back({Kind::FORM, {}, {}, {}, form, {}});
+        }
+        for (const auto& [known, map] : MAPS) {
+            if (name == known) return steps_.push_back({Kind::MAP, {}, {}, {}, {}, map});
+        }
+        throw std::invalid_argument("no normalizer of that name");
+    }
+
+    // False if the text stays as it is; true says nothing.
+    bool may_change(const byte_t* begin, const byte_t* end, Interrupt* interrupt = nullptr) const {
+        Steps polled(interrupt);
+        return std::any_of(steps_.begin(), steps_.end(), [&](const Step& step) {
+            return step.kind != Kind::FORM || Unnormal(begin, end, step.form).next(polled);
+        });
+    }
 
     // Appends what the steps make of a text to `out`, which must not be one of the work's buffers.
     void run(
@@ -57,7 +79,7 @@ public:
             const bool is_last = i + 1 == steps_.size();
             ByteBuffer& made = is_last ? out : work.buffers[i % 2];
             if (!is_last) made.clear();
-            run(steps_[i], begin, end, is_at_start, made, polled);
+            run(steps_[i], begin, end, is_at_start, work.rewriter, made, polled);
             begin = made.begin();
             end = made.end();
         }
@@ -65,20 +87,29 @@ public:
     }
 
 private:
+    static constexpr std::pair<std::string_view, NormalForm> FORMS[] = {
+        {"NFC", NFC}, {"NFD", NFD}, {"NFKC", NFKC}, {"NFKD", NFKD}};
+    static constexpr std::pair<std::string_view, CharacterMap> MAPS[] = {
+        {"Lowercase", LOWERCASE}, {"StripAccents", DROP_COMBINING},        {"Nmt", NMT},
+        {"clean_text", CLEAN},    {"handle_chinese_chars", SPACE_CHINESE}, {"drop_nonspacing", DROP_NONSPACING}};
+
     // The search takes up to so many steps for each byte of the text.
     static constexpr std::size_t LONGEST_PATTERN = 64;
     static constexpr std::size_t BLOCK = 4096;  // bytes between two polls
 
-    enum class Kind { REPLACE, PREPEND, STRIP_LEFT, STRIP_RIGHT };
+    enum class Kind { REPLACE, PREPEND, STRIP_LEFT, STRIP_RIGHT, FORM, MAP };
     struct Step {
         Kind kind;
         std::string pattern;
         std::string content;
         When when;
+        NormalForm form;
+        CharacterMap map;
     };
 
     static void run(
-        const Step& step, const byte_t* begin, const byte_t* end, bool is_at_start, ByteBuffer& out, Steps& polled) {
+        const Step& step, const byte_t* begin, const byte_t* end, bool is_at_start, Rewriter& rewriter, ByteBuffer& out,
+        Steps& polled) {
         switch (step.kind) {
             case Kind::REPLACE:
                 if (step.pattern.size() == 1) return replace_byte(step, begin, end, out, polled);
@@ -88,6 +119,8 @@ private:
                 return out.append(begin, end);
             case Kind::STRIP_LEFT: return out.append(skip(begin, end, SPACE), end);
             case Kind::STRIP_RIGHT: return out.append(begin, space_before(begin, end));
+            case Kind::FORM: return to_form(begin, end, step.form, rewriter, out, polled);
+            case Kind::MAP: return map_characters(begin, end, step.map, out, polled);
         }
     }
 

@@ -29,7 +29,8 @@ public:
         end_ = end;
         stretches_.clear();
         if (!finder.first->split(begin, end, stretches_)) return false;
-        if (finder.normalizer != nullptr) rewrite(*finder.normalizer, normalized_, interrupt);
+        if (finder.normalizer != nullptr && finder.normalizer->may_change(begin, end, interrupt))
+            rewrite(*finder.normalizer, normalized_, interrupt);
         if (!finder.second->empty() && !split_again(*finder.second)) return false;
         if (finder.marker != nullptr) rewrite(*finder.marker, marked_, interrupt);
         return true;

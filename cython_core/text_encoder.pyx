@@ -72,6 +72,7 @@ cdef extern from "normalizer.hpp" namespace "hf_scaffold" nogil:
         void add_replace(string, string) except +
         void add_prepend(string, When) except +
         void add_strip(bint, bint) except +
+        void add_named(string) except +
         void run(const unsigned char*, const unsigned char*, bint, Work&, ByteBuffer&) except +
 
 
@@ -169,7 +170,9 @@ cdef class Normalizer:
             - "replace", pattern, content: what stands for each occurrence of a pattern of 1 to 64 bytes;
             - "prepend", prefix, if_missing, at_start: goes before text that is not empty, perhaps only if it doesn't
               begin so, or stands at the start of what is encoded;
-            - "strip", left, right: sides to take white space from.
+            - "strip", left, right: sides to take white space from;
+            - "named", name: a normalizer of `tokenizers` that takes no arguments, or a step of BertNormalizer:
+              clean_text, handle_chinese_chars, drop_nonspacing.
     Raises:
         LookupError: there is no such kind of step.
         TypeError, ValueError: a step has other arguments.
@@ -190,6 +193,9 @@ cdef class Normalizer:
             elif kind == "strip":
                 left, right = values
                 self.steps.add_strip(left, right)
+            elif kind == "named":
+                (name,) = values
+                self.steps.add_named(name.encode())
             else:
                 raise LookupError(f"no step of the kind {kind!r}")
 

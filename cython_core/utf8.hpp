@@ -52,20 +52,23 @@ struct Character {
     std::uint8_t length;  // in bytes
 };
 
+struct Code {
+    std::uint32_t point;
+    std::uint8_t length;  // in bytes
+};
+
 // A character of more than one byte.
+inline Code long_code_at(const byte_t* at) {
+    const std::uint32_t code = at[0];
+    if (code < 0xE0) return {(code & 0x1F) << 6 | (at[1] & 0x3Fu), 2};
+    if (code < 0xF0) return {(code & 0x0F) << 12 | (at[1] & 0x3Fu) << 6 | (at[2] & 0x3Fu), 3};
+    return {(code & 0x07) << 18 | (at[1] & 0x3Fu) << 12 | (at[2] & 0x3Fu) << 6 | (at[3] & 0x3Fu), 4};
+}
+
+inline Code code_at(const byte_t* at) { return *at < 0x80 ? Code{*at, 1} : long_code_at(at); }
+
 inline Character long_character_at(const byte_t* at) {
-    std::uint32_t code = at[0];
-    std::uint8_t length;
-    if (code < 0xE0) {
-        code = (code & 0x1F) << 6 | (at[1] & 0x3Fu);
-        length = 2;
-    } else if (code < 0xF0) {
-        code = (code & 0x0F) << 12 | (at[1] & 0x3Fu) << 6 | (at[2] & 0x3Fu);
-        length = 3;
-    } else {
-        code = (code & 0x07) << 18 | (at[1] & 0x3Fu) << 12 | (at[2] & 0x3Fu) << 6 | (at[3] & 0x3Fu);
-        length = 4;
-    }
+    const auto [code, length] = long_code_at(at);
     return {UNICODE_CLASSES[UNICODE_BLOCK[code / UNICODE_BLOCK_SIZE]][code % UNICODE_BLOCK_SIZE], length};
 }
 

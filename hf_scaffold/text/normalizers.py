@@ -62,7 +62,27 @@ def _replace(entry: dict[str, Any]) -> list[Step]:
     return [("replace", pattern, entry["content"])]
 
 
+def _bert(entry: dict[str, Any]) -> list[Step]:
+    strips = entry["strip_accents"]  # None: with lower case
+    parts = {
+        "clean_text": entry["clean_text"],
+        "handle_chinese_chars": entry["handle_chinese_chars"],
+        "NFD": entry["lowercase"] if strips is None else strips,
+        "drop_nonspacing": entry["lowercase"] if strips is None else strips,
+        "Lowercase": entry["lowercase"],
+    }
+    if not all(isinstance(wanted, bool) for wanted in parts.values()):
+        raise ValueError("neither true nor false")
+    return [("named", name) for name, wanted in parts.items() if wanted]
+
+
+def _named(entry: dict[str, Any]) -> list[Step]:
+    return [("named", entry["type"])]
+
+
 STEPS: dict[str, Callable[[dict[str, Any]], list[Step]]] = {
+    **dict.fromkeys(("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Nmt"), _named),
+    "BertNormalizer": _bert,
     "Sequence": _sequence,
     "Prepend": lambda entry: [("prepend", entry["prepend"], False, False)],
     "Replace": _replace,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models
 
-from hf_scaffold._core.text_encoder import AddedTokenFinder, TextEncoder
+from hf_scaffold._core.text_encoder import AddedTokenFinder, Normalizer, TextEncoder
 
 FIRST_ADDED = 1000
 ENCODER = TextEncoder("gpt2", np.arange(256, dtype=np.int32), np.empty((0, 3), np.int32), {})
@@ -183,3 +183,37 @@ def test_every_flag_takes_linear_time():
         for text in (" " * 1_000_000, " " * 500_000 + "aaaaaaaab" + " " * 500_000, "a" * 1_000_000):
             ids = ENCODER.encode_one(text, AddedTokenFinder(tokens))
             assert ids is not None
+
+
+def bytes_of(text, *tokens, **rewriting):
+    """The bytes of what is encoded, with the ids of added tokens among them."""
+    return ENCODER.encode_one(text, AddedTokenFinder(tokens, **rewriting))
+
+
+def test_a_marker_comes_after_all_added_tokens_and_may_be_for_the_start_only():
+    token = ("x", FIRST_ADDED, False, False, False, True, False)
+    spaces = ("replace", " ", "_")
+    for at_start, second in ((True, ""), (False, "_")):
+        marker = Normalizer([spaces, ("prepend", "_", True, at_start)])
+        for text, expected in {
+            "a b": ["_a_b"],
+            " b": ["_b"],
+            "x": [FIRST_ADDED],
+            "xb": [FIRST_ADDED, f"{second}b"],
+            "a x bxb": ["_a_", FIRST_ADDED, "_b", FIRST_ADDED, f"{second}b"],
+        }.items():
+            ids = [i for part in expected for i in ([part] if isinstance(part, int) else part.encode())]
+            assert bytes_of(text, token, marker=marker) == ids, (at_start, text)
+
+
+def test_a_normalizer_comes_between_the_two_kinds_of_added_tokens():
+    raw = ("A", FIRST_ADDED, False, False, False, False, False)
+    normalized = ("bB", FIRST_ADDED + 1, False, False, False, True, False)
+    lower = Normalizer([("named", "Lowercase")])
+    assert bytes_of("AaBBA", raw, normalized, normalizer=lower) == [
+        *[FIRST_ADDED, ord("a"), FIRST_ADDED + 1, FIRST_ADDED]
+    ]
+    with pytest.raises(ValueError, match="'bb' is like another once normalized"):
+        AddedTokenFinder([normalized, ("bb", 0, False, False, False, True, False)], lower)
+    with pytest.raises(ValueError, match="' ' is empty once normalized"):
+        AddedTokenFinder([(" ", 0, False, False, False, True, False)], Normalizer([("strip", True, True)]))
