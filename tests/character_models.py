@@ -37,6 +37,16 @@ NORMALIZERS = [
             {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
         ],
     },
+    {"type": "Strip", "strip_left": True, "strip_right": True},
+    {"type": "NFKC"},
+    {
+        "type": "Sequence",
+        "normalizers": [
+            {"type": "NFD"},
+            {"type": "StripAccents"},
+            {"type": "Replace", "pattern": {"String": "b"}, "content": ""},
+        ],
+    },
 ]
 PRE_TOKENIZERS = [None, None, *METASPACES]
 AFFIXES = ["", "", "", "##", "</w>", "_", "b", "#"]

@@ -234,6 +234,9 @@ def why_general(definition: Definition) -> str | None:
     except LookupError as error:
         return str(error)
     if normalizer is not None:
+        if any(step[-1] is True for step in marks_of(definition.pre_tokenizer)):
+            # `tokenizers` asks whether the first character left is the first that there was.
+            return "a prefix is for the start of text, and there is a normalizer"
         contents = [normalizer.normalize(t.content) for t in definition.added_tokens if t.normalized]
         if not all(contents) or len({*contents}) < len(contents):
             return "some added tokens are alike, or one is empty, once normalized"
