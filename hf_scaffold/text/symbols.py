@@ -1,15 +1,14 @@
 """Symbols: what a pre-token is before the first merge, and how tokens are spelled."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import starmap
 from operator import add
+from typing import NamedTuple
 
 Pair = tuple[str, str]  # two tokens that merge
 
 
-@dataclass(frozen=True)
-class Affixes:
+class Affixes(NamedTuple):
     """What marks a symbol that continues its pre-token (prefix) or ends it (suffix).
 
     Only characters have affixes; for bytes both are empty. A token begins with the prefix if its first symbol
