@@ -32,7 +32,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are read from by
 
 class IdCache {
 public:
-    static constexpr std::size_t LONGEST = 256;  // bytes: longer pre-tokens hardly recur
+    static constexpr std::size_t LONGEST = 512;  // bytes: longer pre-tokens hardly recur
     static constexpr std::size_t SPARE = 4;      // ids that may be written past the end
 
     // A pre-token, prepared for a look-up in this cache.
