@@ -1,17 +1,21 @@
 """Random tokenizers, texts and calls, and what is made of them natively and by the Rust backend."""
 # ruff: noqa: RUF001  (look-alike letters of many scripts are what is tested)
 
+import json
 import random
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
+import character_models
+import tokenizers
 import toys
 from tokenizers import AddedToken
 
 from hf_scaffold.native.encodings import LazyEncodings
 from hf_scaffold.text.byte_level import symbols_to_bytes
 from hf_scaffold.text.pre_tokenizers import PRESETS, get_pre_tokenizer
+from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 # Strings of scaffolds and of bytes' stand-ins, beginnings of each other, white space, and what isn't ASCII.
@@ -48,9 +52,14 @@ PLANES = [
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """A toy, in the words that make it."""
+    """A toy, in the words that make it.
+
+    Args:
+        characters: The seed of a random model of characters, with a pipeline of its own; None for bytes.
+    """
 
     size: int = toys.SIZES[0]
+    characters: int | None = None
     preset: str = "gpt2-digits"
     post_processor: str = "none"
     normalizer: str = "none"
@@ -58,6 +67,19 @@ class Tokenizer:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def made(self) -> Any:
+        tokenizer = self.made_of_bytes() if self.characters is None else self.made_of_files()
+        for content, flags in self.added:
+            tokenizer.add_tokens([AddedToken(content, **flags)])
+        return tokenizer
+
+    def made_of_files(self) -> Any:
+        tokenizer_json, scaffold_json = files(self.characters)
+        backend = tokenizers.Tokenizer.from_str(tokenizer_json)
+        backend.post_processor = toys.POST_PROCESSORS[self.post_processor]
+        scaffold = json.loads(scaffold_json)
+        return ScaffoldTokenizerFast(tokenizer_object=backend, scaffold=scaffold, **self.settings)
+
+    def made_of_bytes(self) -> Any:
         tokenizer = toys.tokenizer(
             toys.trained(self.size),
             post_processor=self.post_processor,
@@ -65,8 +87,6 @@ class Tokenizer:
             **self.settings,
         )
         tokenizer.backend_tokenizer.pre_tokenizer = get_pre_tokenizer(self.preset).pre_tokenizer
-        for content, flags in self.added:
-            tokenizer.add_tokens([AddedToken(content, **flags)])
         return tokenizer
 
 
@@ -83,6 +103,12 @@ class Call:
 
 
 # ---- at random
+
+
+@cache
+def files(seed: int) -> tuple[str, str]:
+    """Those of a model of characters."""
+    return character_models.random_model(random.Random(seed))
 
 
 @cache
@@ -107,6 +133,7 @@ def random_tokenizer(rng: random.Random) -> Tokenizer:
     }
     return Tokenizer(
         size=rng.choice(toys.SIZES),
+        characters=rng.choice([None, None, rng.randrange(1 << 32)]),
         preset=rng.choice(list(PRESETS)),
         post_processor=rng.choice(list(toys.POST_PROCESSORS)),
         normalizer=rng.choice(["none"] * len(toys.NORMALIZERS) + list(toys.NORMALIZERS)),
@@ -118,6 +145,8 @@ def random_tokenizer(rng: random.Random) -> Tokenizer:
 def random_text(rng: random.Random, tokenizer: Tokenizer) -> str:
     n = rng.choice([0, 1, 2, 3, 5, 8, 13, 13, 30, 100])
     kind = rng.random()
+    if tokenizer.characters is not None and kind < 0.8:
+        return character_models.random_text(rng, *files(tokenizer.characters))
     if kind < 0.35:
         glued = b"".join(rng.choices(pieces(tokenizer.size), k=n))
         return glued.decode("utf-8", rng.choice(["ignore", "replace"]))
