@@ -11,23 +11,24 @@
 
 #include "interrupt.hpp"
 #include "pretoken_table.hpp"
-#include "scan.hpp"
+#include "splitter.hpp"
 
 namespace hf_scaffold {
 
 // Scans the text in pieces, cut where that changes nothing, and polls between them.
 template <class Each>
-void scan_in_pieces(Preset preset, const byte_t* text, const byte_t* end, Interrupt& interrupt, Each each) {
+void scan_in_pieces(
+    const Splitting& splitting, const byte_t* text, const byte_t* end, Interrupt& interrupt, Each each) {
     static constexpr std::ptrdiff_t PIECE = std::ptrdiff_t{1} << 20;
     std::ptrdiff_t size = PIECE;
     while (text != end) {
         const bool is_last = end - text <= size;
-        const byte_t* stop = is_last ? end : text + last_cut(preset, text, text + size);
+        const byte_t* stop = is_last ? end : text + last_cut(splitting, text, text + size);
         if (stop == text) {
             size *= 2;  // text without a cut is read a constant number of times
             continue;
         }
-        scan(preset, text, stop, each);
+        scan(splitting, text, stop, each);
         interrupt.poll();
         text = stop;
         size = PIECE;
@@ -35,16 +36,17 @@ void scan_in_pieces(Preset preset, const byte_t* text, const byte_t* end, Interr
 }
 
 inline void count_pretokens(
-    PretokenTable& table, Preset preset, const byte_t* text, const byte_t* end, Interrupt& interrupt) {
-    scan_in_pieces(preset, text, end, interrupt, [&](const byte_t* at, const byte_t* stop) {
+    PretokenTable& table, const Splitting& splitting, const byte_t* text, const byte_t* end, Interrupt& interrupt) {
+    scan_in_pieces(splitting, text, end, interrupt, [&](const byte_t* at, const byte_t* stop) {
         table.add(at, static_cast<std::size_t>(stop - at), static_cast<std::size_t>(end - at));
     });
 }
 
 // Appends the start and the end of each pre-token of the text.
 inline void append_offsets(
-    std::vector<std::int64_t>& offsets, Preset preset, const byte_t* text, const byte_t* end, Interrupt& interrupt) {
-    scan_in_pieces(preset, text, end, interrupt, [&](const byte_t* at, const byte_t* stop) {
+    std::vector<std::int64_t>& offsets, const Splitting& splitting, const byte_t* text, const byte_t* end,
+    Interrupt& interrupt) {
+    scan_in_pieces(splitting, text, end, interrupt, [&](const byte_t* at, const byte_t* stop) {
         offsets.push_back(at - text);
         offsets.push_back(stop - text);
     });

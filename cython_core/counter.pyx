@@ -1,4 +1,4 @@
-"""Counting pre-tokens of UTF-8 text with the presets' native scanners."""
+"""Counting pre-tokens of UTF-8 text with native scanners."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
@@ -12,7 +12,7 @@ import numpy as np
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
 
 from interrupt cimport Interrupt
-from presets cimport Preset, preset_of
+from presets cimport Splitting, splitting_of
 from widths cimport count_t
 
 
@@ -21,8 +21,8 @@ cdef extern from "utf8.hpp" namespace "hf_scaffold" nogil:
     bool_t is_valid_utf8(const byte_t* text, const byte_t* end)
 
 
-cdef extern from "scan.hpp" namespace "hf_scaffold" nogil:
-    size_t find_last_cut "hf_scaffold::last_cut"(Preset preset, const byte_t* text, const byte_t* end)
+cdef extern from "splitter.hpp" namespace "hf_scaffold" nogil:
+    size_t find_last_cut "hf_scaffold::last_cut"(const Splitting& splitting, const byte_t* text, const byte_t* end)
 
 
 cdef extern from "hash_seed.hpp" namespace "hf_scaffold" nogil:
@@ -46,10 +46,10 @@ cdef extern from "pretoken_table.hpp" namespace "hf_scaffold" nogil:
 
 cdef extern from "counter.hpp" namespace "hf_scaffold" nogil:
     void count_pretokens(
-        PretokenTable& table, Preset preset, const byte_t* text, const byte_t* end, Interrupt&
+        PretokenTable& table, const Splitting& splitting, const byte_t* text, const byte_t* end, Interrupt&
     ) except +
     void append_offsets(
-        vector[int64_t]& offsets, Preset preset, const byte_t* text, const byte_t* end, Interrupt&
+        vector[int64_t]& offsets, const Splitting& splitting, const byte_t* text, const byte_t* end, Interrupt&
     ) except +
     void flatten(
         const vector[CountedPretoken]& pretokens, char* text, int64_t* ends, count_t* counts, Interrupt&
@@ -88,16 +88,17 @@ cdef refuse(bytes text):
 
 
 cdef class PretokenCounter:
-    """Counts the pre-tokens of UTF-8 texts with a preset's native scanner.
+    """Counts the pre-tokens of UTF-8 texts with a native scanner.
 
     The counts depend on the texts alone, not on their order or batches. Give each thread its own counter and `merge`
     them at the end. The length of a counter is its number of distinct pre-tokens. A call that ends early for a reason
     not listed below, such as Ctrl-C or lack of memory, has counted part of its input; the counter stays usable.
 
     Args:
-        preset: A name in `hf_scaffold.text.presets.ENTRIES`.
+        splitting: A name in `hf_scaffold.text.presets.ENTRIES`, or the `Level`s of `hf_scaffold.splitting.levels`.
     Raises:
         ConfigurationError: no preset of that name.
+        ValueError: the levels are no tables of patterns that take linear time.
     Example:
         >>> counter = PretokenCounter("gpt2")
         >>> counter.add([b"the cat", b"the dog"])
@@ -106,12 +107,14 @@ cdef class PretokenCounter:
         (b' cat dogthe', [0, 4, 8, 11], [1, 1, 2])
     """
 
-    cdef Preset preset
+    cdef object given
+    cdef Splitting splitting
     cdef unique_ptr[PretokenTable] counts
     cdef bool_t is_running  # without the GIL
 
-    def __cinit__(self, str preset not None, *, bool_t _colliding=False):
-        self.preset = preset_of(preset)
+    def __cinit__(self, splitting not None, *, bool_t _colliding=False):
+        self.given = splitting
+        self.splitting = splitting_of(splitting)
         self.counts.reset(new PretokenTable(HashKey.colliding() if _colliding else HashKey()))
 
     cdef int claim(self) except -1:
@@ -155,17 +158,17 @@ cdef class PretokenCounter:
         cdef size_t i
         if invalid < 0:
             for i in range(texts.size()):
-                count_pretokens(self.counts.get()[0], self.preset, texts[i].begin, texts[i].end, interrupt)
+                count_pretokens(self.counts.get()[0], self.splitting, texts[i].begin, texts[i].end, interrupt)
         return invalid
 
     def merge(self, PretokenCounter other not None):
         """Add the other counter's counts to this one's. The other is not modified.
 
         Raises:
-            ConfigurationError: the counters have different presets.
+            ConfigurationError: the counters split differently.
             CountOverflowError: a count passes 2**63 - 1. Part of the counts was added.
         """
-        if self.preset != other.preset:
+        if self.given != other.given:
             raise ConfigurationError("counters of different pre-tokenizers don't merge")
         self.claim()
         try:
@@ -226,12 +229,12 @@ cdef class PretokenCounter:
         return text, offsets, counts
 
 
-def pretoken_offsets(bytes text not None, str preset not None):
+def pretoken_offsets(bytes text not None, splitting not None):
     """Where the pre-tokens of a UTF-8 text start and end.
 
     Returns:
         An int64 array with a row per pre-token, in order: the byte offsets of its start and its end. The rows tile the
-        text.
+        text, but for what the splitting leaves out.
     Raises:
         UnicodeDecodeError: the text is not UTF-8.
         ConfigurationError: no preset of that name.
@@ -239,7 +242,7 @@ def pretoken_offsets(bytes text not None, str preset not None):
         >>> pretoken_offsets(b"the cat", "gpt2").tolist()
         [[0, 3], [3, 7]]
     """
-    cdef Preset rules = preset_of(preset)
+    cdef Splitting rules = splitting_of(splitting)
     cdef Text view = text_of(text)
     cdef Interrupt interrupt
     cdef bool_t is_valid
@@ -257,7 +260,7 @@ def pretoken_offsets(bytes text not None, str preset not None):
     return result.reshape(-1, 2)
 
 
-def last_cut(bytes text not None, str preset not None):
+def last_cut(bytes text not None, splitting not None):
     """Where an unfinished text can be cut without changing its pre-tokens, whatever follows.
 
     For every continuation, the pre-tokens of the whole are those of `text[:cut]`, then those of `text[cut:]`
@@ -273,7 +276,7 @@ def last_cut(bytes text not None, str preset not None):
         >>> last_cut(b"one two thr", "gpt2")
         7
     """
-    cdef Preset rules = preset_of(preset)
+    cdef Splitting rules = splitting_of(splitting)
     cdef Text view = text_of(text)
     cdef size_t cut
     with nogil:

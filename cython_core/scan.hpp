@@ -1,4 +1,4 @@
-// The presets' pre-tokenizers as scanners: text in, pre-token boundaries out.
+// The presets' pre-tokenizers as scanners: text in, pre-token boundaries out. See splitter.hpp for others.
 //
 // Each struct of rules stands for one `tokenizers` pipeline and has two functions:
 //
@@ -585,52 +585,6 @@ void scan_in_batches(Rules rules, const byte_t* at, const byte_t* end, Sink&& si
     sink(static_cast<const byte_t* const*>(bounds), static_cast<std::size_t>(last - bounds));
 }
 
-// Calls sink(start, end) for each pre-token of the text, in order.
-template <class Rules, class Sink>
-void scan_by(Rules rules, const byte_t* at, const byte_t* end, Sink&& sink) {
-    scan_in_batches(rules, at, end, [&](const byte_t* const* bounds, std::size_t n) {
-        for (std::size_t i = 0; i < n; ++i) sink(bounds[i], bounds[i + 1]);
-    });
-}
-
 enum class Preset { gpt2, gpt2_digits, llama3, gpt4o, whole, metaspace, metaspace_runs };
-
-// Calls `function` with the preset's rules.
-template <class Function>
-auto with_rules(Preset preset, Function function) {
-    switch (preset) {
-        case Preset::gpt2: return function(Gpt2Rules<false>());
-        case Preset::gpt2_digits: return function(Gpt2Rules<true>());
-        case Preset::llama3: return function(Llama3Rules());
-        case Preset::whole: return function(WholeRules());
-        case Preset::metaspace: return function(MetaspaceRules<false>());
-        case Preset::metaspace_runs: return function(MetaspaceRules<true>());
-        default: return function(Gpt4oRules());
-    }
-}
-
-// scan_by() for a preset.
-template <class Sink>
-void scan(Preset preset, const byte_t* at, const byte_t* end, Sink&& sink) {
-    with_rules(preset, [&](auto rules) { scan_by(rules, at, end, sink); });
-}
-
-// The largest offset > 0 with characters on both sides that the rules separate, or 0. The text may be any bytes: only
-// complete, well-formed characters count. Reads back from the end as far as the result.
-inline std::size_t last_cut(Preset preset, const byte_t* begin, const byte_t* end) {
-    return with_rules(preset, [&](auto rules) -> std::size_t {
-        const byte_t* after = nullptr;  // the nearest character after `at`
-        for (const byte_t* at = end; at != begin;) {
-            --at;
-            const std::size_t length = character_length(at, end);
-            if (length == 0) continue;
-            if (at + length == after && rules.separates(neighbour_at(at), neighbour_at(after))) {
-                return static_cast<std::size_t>(after - begin);
-            }
-            after = at;
-        }
-        return 0;
-    });
-}
 
 }  // namespace hf_scaffold

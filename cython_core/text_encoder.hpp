@@ -20,7 +20,7 @@
 #include "id_list.hpp"
 #include "interrupt.hpp"
 #include "large_array.hpp"
-#include "scan.hpp"
+#include "splitter.hpp"
 #include "stretches.hpp"
 #include "transcode.hpp"
 
@@ -28,7 +28,7 @@ namespace hf_scaffold {
 
 // How to encode a text; without state.
 struct Pipeline {
-    Preset preset;
+    Splitting splitting;
     const BpeEncoder* bpe;
     Finder finder;
 };
@@ -86,7 +86,9 @@ private:
 class Batch {
 public:
     Batch(Pipeline pipeline, std::size_t n_threads, Dropout dropout = {})
-        : pipeline_(pipeline), n_threads_(std::clamp<std::size_t>(n_threads, 1, MOST_THREADS)), dropout_(dropout) {}
+        : pipeline_(std::move(pipeline)),
+          n_threads_(std::clamp<std::size_t>(n_threads, 1, MOST_THREADS)),
+          dropout_(dropout) {}
     Batch(const Batch&) = delete;
     Batch& operator=(const Batch&) = delete;
     ~Batch() { skip_rest(); }
@@ -245,7 +247,7 @@ private:
         for (const byte_t* at = stretch.begin; at != stretch.end;) {
             const byte_t* stop = stretch.end;
             if (stretch.id == NO_ID && static_cast<std::size_t>(stop - at) > 2 * TASK) {
-                if (const std::size_t length = last_cut(pipeline_.preset, at, at + TASK)) stop = at + length;
+                if (const std::size_t length = last_cut(pipeline_.splitting, at, at + TASK)) stop = at + length;
             }
             pieces.push_back({at, stop, stretch.id});
             steps.next();
@@ -300,7 +302,7 @@ private:
         void encode(std::size_t i) {
             interrupt_.poll();
             Task& task = batch_.tasks_[i];
-            with_rules(batch_.pipeline_.preset, [&](auto rules) {
+            with_rules(batch_.pipeline_.splitting, [&](auto rules) {
                 task.of ? encode_pieces(rules, task) : encode_texts(rules, task);
             });
             batch_.list_.put(i, out_.get(), n_made());
@@ -360,30 +362,41 @@ private:
         // Bytes up to `readable` may be read.
         template <class Rules>
         void append_text(Rules rules, const Stretch& stretch, const byte_t* readable) {
-            scan_in_batches(rules, stretch.begin, stretch.end, [&](const byte_t* const* bounds, std::size_t n) {
+            const auto append_batch = [&](const byte_t* const* bounds, std::size_t n, const byte_t* dropped = nullptr) {
                 steps_.next();
                 next_text_.advance(48);  // about as many cache lines as this batch of text has
                 cache_.keys_of(bounds, n, readable, keys_.data());
+                if (dropped != nullptr) {
+                    append_kept(bounds, n, dropped);
+                    return;
+                }
                 for (std::size_t i = 0;; ++i) {
                     i += cache_.find(bounds + i, keys_.data() + i, n - i, next_);
                     if (i == n) break;
                     append_new(bounds[i], static_cast<std::size_t>(bounds[i + 1] - bounds[i]), keys_[i]);
                 }
-            });
+            };
+            scan_in_batches(rules, stretch.begin, stretch.end, append_batch);
+        }
+
+        // Those of n pre-tokens that are not dropped.
+        void append_kept(const byte_t* const* bounds, std::size_t n, const byte_t* dropped) {
+            for (std::size_t i = 0; i < n; ++i) {
+                if (dropped[i] || cache_.find(bounds + i, keys_.data() + i, 1, next_) == 1) continue;
+                append_new(bounds[i], static_cast<std::size_t>(bounds[i + 1] - bounds[i]), keys_[i]);
+            }
         }
 
         // Without the cache: what is dropped depends on a pre-token's place.
         template <class Rules>
         void append_dropping(Rules rules, const Stretch& stretch, std::uint64_t stream, const byte_t* begin) {
-            for (const byte_t* at = stretch.begin; at != stretch.end;) {
+            scan_by(rules, stretch.begin, stretch.end, [&](const byte_t* at, const byte_t* stop) {
                 steps_.next();
-                const byte_t* stop = rules.next(at, stretch.end);
                 const Dice dice(batch_.dropout_.p, stream, static_cast<std::uint64_t>(at - begin));
                 ids_.clear();
                 batch_.pipeline_.bpe->encode(at, static_cast<std::size_t>(stop - at), work_, ids_, dice);
                 append_ids(static_cast<std::size_t>(stop - at));
-                at = stop;
-            }
+            });
         }
 
         // Not inlined: the loop over cached pre-tokens stays small, which makes it a twentieth faster.

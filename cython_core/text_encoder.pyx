@@ -14,7 +14,7 @@ from libcpp.vector cimport vector
 
 from bpe_encoder cimport MUCH, BpeEncoder, add_rules, checked, set_replacements, set_symbols
 from interrupt cimport Interrupt
-from presets cimport Preset, preset_of
+from presets cimport Preset, Splitting, splitting_of
 from widths cimport token_id_t
 
 
@@ -98,7 +98,7 @@ cdef extern from "text_encoder.hpp" namespace "hf_scaffold" nogil:
         int width
 
     cppclass Pipeline:
-        Preset preset
+        Splitting splitting
         const BpeEncoder* bpe
         Finder finder
 
@@ -301,14 +301,20 @@ cdef inline token_id_t id_of(str token, dict ids, dict more_ids) except? -1:
     return <object>found
 
 
+def check_splitting(splitting not None):
+    """Raises what `TextEncoder` would raise for this splitting."""
+    splitting_of(splitting)
+
+
 cdef class TextEncoder:
-    """Token ids of text that a preset splits: BPE over all rules, then replacement of tokens.
+    """Token ids of text that is split: BPE over all rules, then replacement of tokens.
 
     Calls may run concurrently, and share a cache from pre-tokens to ids. It takes at most 64 MiB, whatever the texts;
     twice that while calls still use its predecessor.
 
     Args:
-        preset: A name in `hf_scaffold.text.presets.ENTRIES`.
+        splitting: A name in `hf_scaffold.text.presets.ENTRIES`, "whole", "metaspace" or "metaspace-runs"; or the
+            `Level`s of `hf_scaffold.splitting.levels`.
         symbols: int32, 256: the token of each byte; -1 for a byte that has none and is dropped. Or, for a model of
             characters, a tuple: the tokens' ids, prefix, suffix, the id that characters without a token get or -1,
             whether runs of those fuse, and as int32, 256, the tokens of their bytes or -1.
@@ -316,11 +322,12 @@ cdef class TextEncoder:
         replacements: From a token to the tokens that replace it in the output.
     Raises:
         ConfigurationError: no preset of that name.
-        ValueError: an id is negative, or `symbols` or `rules` has the wrong shape.
+        ValueError: the levels are no tables of patterns that take linear time; an id is negative; or `symbols` or
+            `rules` has the wrong shape.
         OverflowError: an id is above 2**31 - 1.
     """
 
-    cdef Preset preset
+    cdef Splitting splitting
     cdef unique_ptr[BpeEncoder] bpe
     cdef shared_ptr[IdCache] cache
     cdef weak_ptr[IdCache] previous_cache
@@ -329,14 +336,14 @@ cdef class TextEncoder:
     # Not __init__, which subclasses may skip, and callers may call again while others encode.
     def __cinit__(
         self,
-        str preset not None,
+        splitting not None,
         symbols not None,
         const token_id_t[:, ::1] rules,
         dict replacements not None,
         *,
         bint _colliding=False,
     ):
-        self.preset = preset_of(preset)
+        self.splitting = splitting_of(splitting)
         self.cache = make_shared[IdCache](HashKey.colliding() if _colliding else HashKey())
         self.bpe.reset(new BpeEncoder(rules.shape[0]))
         set_symbols(self.bpe.get(), symbols, "byte_ids")
@@ -398,8 +405,8 @@ cdef class TextEncoder:
                 raise ValueError(f"dropout needs {n} streams, one for each text")
             chance.p = dropout
             chance.streams = &streams[0] if n else NULL
-            if pipeline.preset == Preset.metaspace_runs:
-                pipeline.preset = Preset.whole  # what is dropped depends on how long the merging goes on
+            if pipeline.splitting.preset == Preset.metaspace_runs:
+                pipeline.splitting.preset = Preset.whole  # what is dropped depends on how long the merging goes on
         batch.reset(new Batch(pipeline, n_threads, chance))
         add_texts(batch.get(), kept)
         return self.arrays(batch.get(), n)
@@ -500,7 +507,7 @@ cdef class TextEncoder:
 
     cdef Pipeline pipeline(self, AddedTokenFinder added):
         cdef Pipeline pipeline
-        pipeline.preset, pipeline.bpe = self.preset, self.bpe.get()
+        pipeline.splitting, pipeline.bpe = self.splitting, self.bpe.get()
         pipeline.finder = added.finder()
         return pipeline
 

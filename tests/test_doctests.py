@@ -14,6 +14,7 @@ MODULES = sorted(
 
 ELSEWHERE = "what calls it has the example: "
 WITHOUT_EXAMPLES = {
+    "splitting.kinds": "it is generated: tables only",
     "__main__": "it runs the command line when imported",
     "_core.pretoken_encoder": f"{ELSEWHERE}ScaffoldBPE.encode",
     "_core.text_encoder": f"{ELSEWHERE}encode_batch_to_arrays",

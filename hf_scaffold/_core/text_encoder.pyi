@@ -19,11 +19,12 @@ class AddedTokenFinder:
 def rules_of(
     merges: list[list[str]], ids: dict[str, int], more_ids: dict[str, int], n_prefix: int = 0
 ) -> memoryview: ...
+def check_splitting(splitting: str | Sequence[object]) -> None: ...
 
 class TextEncoder:
     def __init__(
         self,
-        preset: str,
+        splitting: str | Sequence[object],
         symbols: NDArray[np.int32] | array[int] | tuple[object, ...],
         rules: NDArray[np.int32] | memoryview,
         replacements: dict[int, list[int]],

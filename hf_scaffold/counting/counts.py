@@ -361,7 +361,7 @@ def count(
     cutter = get_pre_tokenizer(pre_tokenizer, normalizer, alphabet)
     preset = cutter.preset
     num_workers = resolve_workers(num_workers, in_threads=preset is not None)
-    cut = None if preset is None else partial(last_cut, preset=preset)
+    cut = None if preset is None else partial(last_cut, splitting=preset)
     with progress_shown(show_progress, "Counting", "B") as report:
         documents = iter_documents(corpus, text_field=text_field, cut=cut, progress=report)
         if preset is not None:

@@ -14,8 +14,9 @@ from hf_scaffold.engine.dropout import Dropout
 from hf_scaffold.engine.inputs import n_threads
 from hf_scaffold.engine.model import Model
 from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.splitting.levels import splitting_of, writes_bytes
 from hf_scaffold.text.normalizers import marks_of, steps_of
-from hf_scaffold.text.presets import preset_of, reads_characters
+from hf_scaffold.text.presets import reads_characters
 
 if TYPE_CHECKING:
     import numpy as np
@@ -219,17 +220,17 @@ class BareEncoder:
 
 def why_general(definition: Definition) -> str | None:
     """Why only `tokenizers` can encode for this definition; None if the compiled encoder can."""
-    if reads_characters(definition.pre_tokenizer):
-        reason = why_not_by_character(definition.model)
-    elif preset_of(definition.pre_tokenizer) is not None:
+    if writes_bytes(definition.pre_tokenizer):
         reason = why_not_by_byte(definition.model)
     else:
-        reason = "the pre-tokenizer is none of the presets"
+        reason = why_not_by_character(definition.model)
     if reason is not None:
         return reason
     if definition.n_ids + definition.model.n_scaffolds > LARGEST_ID:
         return f"ids go beyond {LARGEST_ID}, scaffold tokens included"
     try:
+        if not reads_characters(definition.pre_tokenizer):
+            splitting_of(definition.pre_tokenizer)
         normalizer = normalizer_of(definition)
     except LookupError as error:
         return str(error)
@@ -287,14 +288,16 @@ def compiled_for(definition: Definition) -> TextEncoder:
     """The compiled encoder of a definition that doesn't need `tokenizers`."""
     model = definition.model
     _, rules, replacements = numbers = model.numbers
-    preset = preset_of(definition.pre_tokenizer)
-    if preset is not None:
-        return TextEncoder(preset, *numbers)
-    if (definition.pre_tokenizer or {}).get("split"):
-        preset = "metaspace"
+    pre_tokenizer = definition.pre_tokenizer
+    if writes_bytes(pre_tokenizer):
+        return TextEncoder(splitting_of(pre_tokenizer), *numbers)
+    if not reads_characters(pre_tokenizer):
+        splitting = splitting_of(pre_tokenizer)
+    elif (pre_tokenizer or {}).get("split"):
+        splitting = "metaspace"
     else:
-        preset = "metaspace-runs" if model.parts_at_metaspaces else "whole"
-    return TextEncoder(preset, tuple(model.characters), rules, replacements)
+        splitting = "metaspace-runs" if model.parts_at_metaspaces else "whole"
+    return TextEncoder(splitting, tuple(model.characters), rules, replacements)
 
 
 def with_rows(

@@ -392,7 +392,7 @@ class Encoder:
         return _from_bytes, (self._pickled,)
 
     def __repr__(self) -> str:
-        how = self.why_general or preset_of(self._definition.pre_tokenizer)
+        how = self.why_general or preset_of(self._definition.pre_tokenizer) or "native"
         return f"Encoder({len(self):,} tokens; {how})"
 
 

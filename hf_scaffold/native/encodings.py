@@ -129,6 +129,7 @@ def encoding_of(ids: Sequence[int], symbols: Encoding, model: BPE) -> Encoding:
     tokens: list[str] = []
     firsts: list[int] = []
     offsets: list[tuple[int, int]] = []
+    n_prefix = len(model.continuing_subword_prefix or "")
     at = 0
     for token_id in ids:
         firsts.append(at)
@@ -137,7 +138,7 @@ def encoding_of(ids: Sequence[int], symbols: Encoding, model: BPE) -> Encoding:
             token = model.id_to_token(token_id)
             while spelled != token:
                 at += 1
-                spelled += state["tokens"][at]
+                spelled += state["tokens"][at][n_prefix:]
         tokens.append(spelled)
         offsets.append((state["offsets"][firsts[-1]][0], state["offsets"][at][1]))
         at += 1

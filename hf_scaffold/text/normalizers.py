@@ -34,13 +34,17 @@ def steps_of(normalizer: Any) -> list[Step]:
 
 
 def marks_of(pre_tokenizer: Any) -> list[Step]:
-    """The steps that a pre-tokenizer takes before it splits: "▁" before text, and in place of spaces.
+    """The steps that a pre-tokenizer takes before it splits: a prefix for text, and "▁" in place of spaces.
 
     Example:
         >>> entry = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}
         >>> marks_of(entry)
         [('replace', ' ', '▁'), ('prepend', '▁', True, True)]
+        >>> marks_of({"type": "ByteLevel", "add_prefix_space": True, "use_regex": True})
+        [('prepend', ' ', True, False)]
     """
+    if isinstance(pre_tokenizer, dict) and pre_tokenizer.get("type") == "ByteLevel":
+        return [("prepend", " ", True, False)] if pre_tokenizer.get("add_prefix_space") else []
     if not is_metaspace(pre_tokenizer):
         return []
     mark, scheme = pre_tokenizer["replacement"], pre_tokenizer["prepend_scheme"]

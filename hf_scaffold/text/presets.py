@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+# What ByteLevel splits by.
+GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 # As in meta-llama/Meta-Llama-3-8B's tokenizer.json.
 LLAMA3_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"

@@ -36,7 +36,7 @@ from native_cases import (
     smallest,
     twins,
 )
-from tokenizers import AddedToken, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers, processors
 from tokenizers.decoders import ByteFallback
 
 import hf_scaffold as hs
@@ -525,6 +525,12 @@ def with_prefix_space(tokenizer):
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
 
 
+def with_backreference(tokenizer):
+    split = pre_tokenizers.Split(Regex(r"(a)\1"), "isolated")
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, byte_level])
+
+
 def without_pre_tokenizer(tokenizer):
     tokenizer.backend_tokenizer.pre_tokenizer = None
 
@@ -540,7 +546,8 @@ def with_repeating_template(tokenizer):
         (with_dropout, None),
         (with_normalizer, None),
         (with_unknown_normalizer, "a regular expression to replace is not compiled"),
-        (with_prefix_space, "the pre-tokenizer is none of the presets"),
+        (with_prefix_space, None),
+        (with_backreference, "the pre-tokenizer's pattern has a backreference"),
         (without_pre_tokenizer, None),
         (with_repeating_template, "the post-processor leaves out a sequence, or repeats one"),
     ],
@@ -555,7 +562,7 @@ def test_explain_path_of_a_tokenizer(tokenizer, change, reason):
 
 def test_changes_that_are_undone_are_native_again(tokenizer):
     pre_tokenizer = tokenizer.backend_tokenizer.pre_tokenizer
-    with_prefix_space(tokenizer)
+    with_backreference(tokenizer)
     assert not is_native(tokenizer("a"))
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizer
     assert is_native(tokenizer("a"))

@@ -1,0 +1,1 @@
+"""Pre-tokenizers compiled to tables that native code scans by."""
