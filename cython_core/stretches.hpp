@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "added_tokens.hpp"
@@ -29,10 +30,11 @@ public:
         end_ = end;
         stretches_.clear();
         if (!finder.first->split(begin, end, stretches_)) return false;
-        if (finder.normalizer != nullptr && finder.normalizer->may_change(begin, end, interrupt))
-            rewrite(*finder.normalizer, normalized_, interrupt);
+        if (finder.normalizer != nullptr && finder.normalizer->may_change(begin, end, interrupt)) {
+            rewrite(*finder.normalizer, NORMALIZED, interrupt);
+        }
         if (!finder.second->empty() && !split_again(*finder.second)) return false;
-        if (finder.marker != nullptr) rewrite(*finder.marker, marked_, interrupt);
+        if (finder.marker != nullptr) rewrite(*finder.marker, MARKED, interrupt);
         return true;
     }
 
@@ -44,7 +46,17 @@ public:
     const byte_t* end() const { return end_; }
 
 private:
-    bool split_again(const AddedTokens& tokens) {
+    enum Made { NORMALIZED, MARKED };
+
+    // Made when text is first rewritten: for a short text that isn't, it would take a twentieth of the time.
+    struct Rewriting {
+        Normalizer::Work work;
+        ByteBuffer made[2];
+        std::vector<std::size_t> ends;  // of the stretches
+    };
+
+    // These two are not inlined, so that the way of most texts stays small.
+    [[gnu::noinline]] bool split_again(const AddedTokens& tokens) {
         outer_.swap(stretches_);
         stretches_.clear();
         for (const Stretch& stretch : outer_) {
@@ -57,39 +69,38 @@ private:
         return true;
     }
 
-    void rewrite(const Normalizer& normalizer, ByteBuffer& made, Interrupt* interrupt) {
+    [[gnu::noinline]] void rewrite(const Normalizer& normalizer, Made what, Interrupt* interrupt) {
+        if (rewriting_ == nullptr) rewriting_ = std::make_unique<Rewriting>();
+        ByteBuffer& made = rewriting_->made[what];
         made.clear();
-        ends_.clear();
+        rewriting_->ends.clear();
         for (const Stretch& stretch : stretches_) {
             if (stretch.id != NO_ID) {
                 made.append(stretch.begin, stretch.end);
             } else {
-                normalizer.run(stretch.begin, stretch.end, stretch.begin == begin_, work_, made, interrupt);
+                normalizer.run(stretch.begin, stretch.end, stretch.begin == begin_, rewriting_->work, made, interrupt);
             }
-            ends_.push_back(made.size());
+            rewriting_->ends.push_back(made.size());
         }
         begin_ = made.begin();
         end_ = made.end();
-        move_stretches();
+        move_stretches(rewriting_->ends);
     }
 
-    // To the bytes that begin at begin_, stretch i up to ends_[i].
-    void move_stretches() {
+    // To the bytes that begin at begin_, stretch i up to ends[i].
+    void move_stretches(const std::vector<std::size_t>& ends) {
         std::size_t n = 0, start = 0;
         for (std::size_t i = 0; i < stretches_.size(); ++i) {
             const token_id_t id = stretches_[i].id;
-            if (start != ends_[i]) stretches_[n++] = {begin_ + start, begin_ + ends_[i], id};
-            start = ends_[i];
+            if (start != ends[i]) stretches_[n++] = {begin_ + start, begin_ + ends[i], id};
+            start = ends[i];
         }
         stretches_.resize(n);
     }
 
     std::vector<Stretch> stretches_;
     std::vector<Stretch> outer_;
-    std::vector<std::size_t> ends_;
-    Normalizer::Work work_;
-    ByteBuffer normalized_;
-    ByteBuffer marked_;
+    std::unique_ptr<Rewriting> rewriting_;
     const byte_t* begin_ = nullptr;
     const byte_t* end_ = nullptr;
 };
