@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <limits>
 #include <string>
 #include <string_view>
 
+#include "simd.hpp"
 #include "utf8.hpp"
 #include "widths.hpp"
 
@@ -52,6 +54,22 @@ public:
         return unescape(begin);
     }
 
+    // Writes a string to `out` and returns its end there. It takes no more room than in the document, and SPARE bytes.
+    char* string_to(char* out) {
+        expect('"');
+        while (true) {
+            const char* begin = at_;
+            at_ = end_of_plain(begin, end_, [&](const char* some) { std::memcpy(out + (some - begin), some, SPARE); });
+            for (out += at_ - begin; at_ != end_ && is_plain(*at_);) *out++ = *at_++;
+            if (at_ != end_ && *at_ == '"') break;
+            escape([&](std::uint32_t code) { out = put_utf8(code, out); });
+        }
+        ++at_;
+        return out;
+    }
+
+    static constexpr std::size_t SPARE = 16;
+
     // A whole number from 0 to the largest id.
     token_id_t id() {
         constexpr std::int64_t LARGEST = std::numeric_limits<token_id_t>::max();
@@ -90,6 +108,27 @@ public:
         }
     }
 
+    // Any value, as Python's reader takes it; some that it takes are unusual: NaN, numbers of very many digits.
+    void check(int depth = 64) {
+        if (depth == 0) throw Unusual{};
+        const char first = next();
+        if (first == '{') {
+            object([&](std::string_view) { check(depth - 1); });
+        } else if (first == '[') {
+            array([&] { check(depth - 1); });
+        } else if (first == '"') {
+            check_string();
+        } else if (first == 't' || first == 'f' || first == 'n') {
+            const std::string_view name = first == 't' ? "true" : first == 'f' ? "false" : "null";
+            if (std::string_view(at_, static_cast<std::size_t>(end_ - at_)).substr(0, name.size()) != name) {
+                throw Unusual{};
+            }
+            at_ += name.size();
+        } else {
+            check_number();
+        }
+    }
+
     // Nothing may come any more.
     void end() {
         next();
@@ -116,6 +155,64 @@ private:
         return !is_last;
     }
 
+    // From `at` up to a multiple of 16 bytes of plain characters, and to the first that isn't, if that is found among
+    // the next 16; seen(some) is called for each 16 bytes looked at.
+    template <class Seen>
+    static const char* end_of_plain(const char* at, const char* end, Seen seen) {
+#ifdef HF_SCAFFOLD_SSE2
+        const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\'), control = _mm_set1_epi8(0x1F);
+        for (; end - at >= 16; at += 16) {
+            const __m128i some = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+            seen(at);
+            const __m128i marks = _mm_or_si128(_mm_cmpeq_epi8(some, quote), _mm_cmpeq_epi8(some, backslash));
+            const __m128i controls = _mm_cmpeq_epi8(_mm_min_epu8(some, control), some);
+            const auto found = static_cast<unsigned>(_mm_movemask_epi8(_mm_or_si128(marks, controls)));
+            if (found != 0) return at + trailing_zeros(found);
+        }
+#else
+        static_cast<void>(end);
+        static_cast<void>(seen);
+#endif
+        return at;
+    }
+
+    void check_string() {
+        expect('"');
+        while (true) {
+            at_ = end_of_plain(at_, end_, [](const char*) {});
+            while (at_ != end_ && is_plain(*at_)) ++at_;
+            if (at_ != end_ && *at_ == '"') break;
+            escape([](std::uint32_t) {});
+        }
+        ++at_;
+    }
+
+    void check_number() {
+        const char* begin = at_;
+        if (at_ != end_ && *at_ == '-') ++at_;
+        if (at_ != end_ && *at_ == '0') {
+            ++at_;
+        } else {
+            digits();
+        }
+        if (at_ != end_ && *at_ == '.') {
+            ++at_;
+            digits();
+        }
+        if (at_ != end_ && (*at_ | 0x20) == 'e') {
+            ++at_;
+            if (at_ != end_ && (*at_ == '+' || *at_ == '-')) ++at_;
+            digits();
+        }
+        if (at_ - begin > MOST_DIGITS) throw Unusual{};
+    }
+
+    void digits() {
+        const char* begin = at_;
+        while (at_ != end_ && *at_ >= '0' && *at_ <= '9') ++at_;
+        if (at_ == begin) throw Unusual{};
+    }
+
     // The string that goes on with an escape, or with what no string has.
     std::string_view unescape(const char* begin) {
         std::string& text = unescaped_.emplace_back(begin, at_);
@@ -123,25 +220,30 @@ private:
             if (is_plain(*at_)) {
                 text += *at_++;
             } else {
-                escape(text);
+                escape([&](std::uint32_t code) {
+                    char utf8[4];
+                    text.append(utf8, put_utf8(code, utf8));
+                });
             }
         }
         expect('"');
         return text;
     }
 
-    void escape(std::string& text) {
-        if (*at_++ != '\\' || at_ == end_) throw Unusual{};
+    // Calls put(code point).
+    template <class Put>
+    void escape(Put put) {
+        if (at_ == end_ || *at_++ != '\\' || at_ == end_) throw Unusual{};
         switch (const char c = *at_++) {
             case '"':
             case '\\':
-            case '/': text += c; break;
-            case 'b': text += '\b'; break;
-            case 'f': text += '\f'; break;
-            case 'n': text += '\n'; break;
-            case 'r': text += '\r'; break;
-            case 't': text += '\t'; break;
-            case 'u': append_utf8(code_point(), text); break;
+            case '/': put(static_cast<std::uint32_t>(c)); break;
+            case 'b': put('\b'); break;
+            case 'f': put('\f'); break;
+            case 'n': put('\n'); break;
+            case 'r': put('\r'); break;
+            case 't': put('\t'); break;
+            case 'u': put(code_point()); break;
             default: throw Unusual{};
         }
     }
@@ -169,15 +271,19 @@ private:
         return unit;
     }
 
-    static void append_utf8(std::uint32_t code, std::string& text) {
+    static char* put_utf8(std::uint32_t code, char* out) {
         if (code < 0x80) {
-            text += static_cast<char>(code);
-            return;
+            *out++ = static_cast<char>(code);
+            return out;
         }
         const int n_more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-        text += static_cast<char>((0xFF00 >> (n_more + 1) & 0xFF) | code >> 6 * n_more);
-        for (int i = n_more - 1; i >= 0; --i) text += static_cast<char>(0x80 | (code >> 6 * i & 0x3F));
+        *out++ = static_cast<char>((0xFF00 >> (n_more + 1) & 0xFF) | code >> 6 * n_more);
+        for (int i = n_more - 1; i >= 0; --i) *out++ = static_cast<char>(0x80 | (code >> 6 * i & 0x3F));
+        return out;
     }
+
+    // Python refuses numbers of more digits than a setting says, 640 at least.
+    static constexpr std::ptrdiff_t MOST_DIGITS = 640;
 
     const char* at_;
     const char* end_;

@@ -5,9 +5,8 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_S
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cython cimport view
-from libc.stdint cimport INT64_MAX, int64_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint16_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memcpy
 from libcpp.memory cimport make_shared, shared_ptr, unique_ptr, weak_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
@@ -613,6 +612,8 @@ def framed(
     const int64_t[::1] offsets,
     const token_id_t[::1] before,
     const token_id_t[::1] after,
+    *,
+    bint short=False,
 ):
     """Put the same special tokens before and after each row of ids.
 
@@ -620,6 +621,7 @@ def framed(
         ids: int32: row i is ids[offsets[i]:offsets[i + 1]], offsets[0] being 0.
         offsets: int64, n + 1, ascending.
         before, after: int32.
+        short: Make uint16, as which all ids must fit, rather than int32.
     Returns:
         The new ids and their offsets.
     Raises:
@@ -629,13 +631,25 @@ def framed(
     if n < 0 or offsets[0] != 0 or not 0 <= offsets[n] <= ids.shape[0]:
         raise ValueError(f"offsets must ascend from 0 up to {ids.shape[0]}, the number of ids")
     np = numpy()
-    made = np.empty(offsets[n] + n * (before.shape[0] + after.shape[0]), dtype=np.int32)
+    made = np.empty(offsets[n] + n * (before.shape[0] + after.shape[0]), dtype=np.uint16 if short else np.int32)
     ends = np.empty(n + 1, dtype=np.int64)
-    cdef token_id_t[::1] made_view = made
+    cdef token_id_t[::1] made_view
+    cdef uint16_t[::1] short_view
     cdef int64_t[::1] ends_view = ends
-    with nogil:
-        frame(ids, offsets, before, after, made_view, ends_view)
+    if short:
+        short_view = made
+        with nogil:
+            frame(ids, offsets, before, after, short_view, ends_view)
+    else:
+        made_view = made
+        with nogil:
+            frame(ids, offsets, before, after, made_view, ends_view)
     return made, ends
+
+
+ctypedef fused made_t:
+    token_id_t
+    uint16_t
 
 
 # Here and below: other threads may change the arrays meanwhile, so values are checked where they are used.
@@ -644,7 +658,7 @@ cdef int frame(
     const int64_t[::1] offsets,
     const token_id_t[::1] before,
     const token_id_t[::1] after,
-    token_id_t[::1] made,
+    made_t[::1] made,
     int64_t[::1] ends,
 ) except -1 nogil:
     cdef Py_ssize_t i, at = 0
@@ -664,10 +678,15 @@ cdef int frame(
 
 
 cdef inline Py_ssize_t copy(
-    token_id_t[::1] out, Py_ssize_t at, const token_id_t[::1] ids, int64_t begin, int64_t size
+    made_t[::1] out, Py_ssize_t at, const token_id_t[::1] ids, int64_t begin, int64_t size
 ) noexcept nogil:
+    cdef int64_t i
+    cdef made_t* to
+    cdef const token_id_t* given
     if size > 0:
-        memcpy(&out[at], &ids[begin], size * sizeof(token_id_t))
+        to, given = &out[at], &ids[begin]
+        for i in range(size):
+            to[i] = <made_t>given[i]
     return at + size
 
 

@@ -34,18 +34,21 @@ inline bool are_eight_ascii(const byte_t* at) {
     return (eight & 0x8080808080808080) == 0;
 }
 
-inline bool is_valid_utf8(const byte_t* at, const byte_t* end) {
+// The first byte that begins no whole character; `end` if there is none.
+inline const byte_t* end_of_valid_utf8(const byte_t* at, const byte_t* end) {
     while (at != end) {
         if (end - at >= 8 && are_eight_ascii(at)) {
             at += 8;
             continue;
         }
         const std::size_t length = character_length(at, end);
-        if (length == 0) return false;
+        if (length == 0) break;
         at += length;
     }
-    return true;
+    return at;
 }
+
+inline bool is_valid_utf8(const byte_t* at, const byte_t* end) { return end_of_valid_utf8(at, end) == end; }
 
 struct Character {
     classes_t classes;

@@ -19,6 +19,7 @@ WITHOUT_EXAMPLES = {
     "_core.pretoken_encoder": f"{ELSEWHERE}ScaffoldBPE.encode",
     "_core.text_encoder": f"{ELSEWHERE}encode_batch_to_arrays",
     "_core.model_reader": f"{ELSEWHERE}Encoder",
+    "_core.text_reader": f"{ELSEWHERE}iter_documents",
     "_core.trainer": f"{ELSEWHERE}train",
     "_registration": f"{ELSEWHERE}AutoTokenizer, which tests/test_import.py asks",
     "_utils.child": "its work is a process of its own",

@@ -1,5 +1,6 @@
 from array import array
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +72,9 @@ def framed(
     offsets: NDArray[np.int64],
     before: NDArray[np.int32],
     after: NDArray[np.int32],
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
+    *,
+    short: bool = False,
+) -> tuple[NDArray[Any], NDArray[np.int64]]: ...
 def rows_as_lists(
     ids: NDArray[np.int32],
     spans: NDArray[np.int64],

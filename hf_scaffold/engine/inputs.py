@@ -65,9 +65,13 @@ def strings_of(texts: Any) -> list[str]:
 
 
 def utf8_of(texts: Any) -> tuple[Any, NDArray[np.int64]] | None:
-    """Bytes, or a column of strings, joined, and offsets into them; None if texts is neither."""
+    """Bytes, `Texts` or a column of strings, joined, and offsets into them; None for anything else."""
     import numpy as np
 
+    from hf_scaffold.text.texts import Texts, column_utf8
+
+    if isinstance(texts, Texts):
+        return texts.utf8, texts.bounds
     if not hasattr(texts, "to_pylist"):
         if not texts or not isinstance(texts[0], bytes) or {*map(type, texts)} != {bytes}:
             return None
@@ -77,14 +81,7 @@ def utf8_of(texts: Any) -> tuple[Any, NDArray[np.int64]] | None:
     kinds = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
     if texts.type not in kinds or texts.null_count or not len(texts):
         return None
-    column = texts.cast(pa.large_binary())
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    _, offsets, data = column.buffers()
-    ends = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
-    utf8 = np.frombuffer(data or b"", np.uint8)
-    utf8.flags.writeable = False  # else it would be copied
-    return utf8, ends
+    return column_utf8(texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts)
 
 
 # ---- special tokens in text: tiktoken's rule

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 import struct
@@ -71,6 +72,19 @@ class Part:
         return first, Part(self.ids[end:], self.ends[n + 1 :] - end), True
 
 
+class DigestingFile(io.BufferedWriter):
+    """A new file, and the SHA-256 of what is written to it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(io.FileIO(path, "wb"))
+        self.digest = hashlib.sha256()
+
+    def write(self, data: Any) -> int:
+        n_bytes = super().write(data)
+        self.digest.update(data)
+        return n_bytes
+
+
 class ShardWriter(ABC):
     """One shard on its way to the disk, under a temporary name until it is finished."""
 
@@ -81,7 +95,7 @@ class ShardWriter(ABC):
         self.dtype = np.dtype(dtype).newbyteorder("<")
         self.n_documents = 0
         self.n_tokens = 0
-        self.stream: IO[bytes] = open(temporary(self.path), "wb")  # noqa: SIM115  # open from call to call
+        self.stream = DigestingFile(temporary(self.path))
         try:
             with naming(self.path):
                 self.begin()
@@ -106,8 +120,12 @@ class ShardWriter(ABC):
             n_documents=self.n_documents,
             n_tokens=self.n_tokens,
             n_bytes=self.path.stat().st_size,
-            sha256=sha256(self.path),
+            sha256=self.sha256(),
         )
+
+    def sha256(self) -> str:
+        """Of the finished file."""
+        return self.stream.digest.hexdigest()
 
     def discard(self) -> None:
         """Remove a shard that can't be finished."""
@@ -176,6 +194,9 @@ class NpyWriter(ShardWriter):
     def end(self) -> None:
         self.stream.seek(0)
         self.begin()
+
+    def sha256(self) -> str:
+        return sha256(self.path)  # the header was written twice
 
 
 class RowWriter(ShardWriter):

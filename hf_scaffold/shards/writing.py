@@ -27,25 +27,22 @@ from hf_scaffold._utils.arguments import (
     whole,
 )
 from hf_scaffold._utils.files import locked, made, saving
+from hf_scaffold._utils.process import no_garbage_collection
 from hf_scaffold._utils.strict_json import shown
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.shards.files import FORMATS, Part, Shard, ShardWriter, find_shard_files, open_shard
 from hf_scaffold.shards.index import INDEX_FILE, ShardIndex
-from hf_scaffold.text.corpus import (
-    Progress,
-    batches,
-    describe_corpus,
-    iter_documents,
-)
+from hf_scaffold.text.corpus import Progress, describe_corpus, iter_texts
 from hf_scaffold.text.files import find_files, import_extra
 from hf_scaffold.text.presets import preset_of
+from hf_scaffold.text.texts import Texts, joined
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
 LOCK_FILE = ".lock"
 SHARD_SIZE = 100_000_000  # tokens
-BATCH_SIZE = 1 << 24  # bytes of text encoded at a time
+BATCH_SIZE = 1 << 21  # bytes of text read and encoded at a time
 CUT_WINDOW = 1 << 14  # bytes at a block's end that are searched for a place to cut
 
 _Item = TypeVar("_Item")
@@ -94,7 +91,7 @@ def write_shards(
         ArtifactError: the folder's index can't be read.
     Cost: some 100 to 200 MB of memory; if documents can't be cut (the pre-tokenizer is no preset, or an added
         token takes white space) also the longest one's text, and for rows some 30 bytes for each of its
-        tokens. A batch of 16 MB is encoded while the next is read and the last written.
+        tokens. A batch of 2 MB is encoded while the next is read and the last written.
     Example:
         >>> import hf_scaffold as hs, tempfile
         >>> tokenizer = hs.train_tokenizer(["the cat sat"], 258, special_tokens=["</s>"], eos_token="</s>")
@@ -120,8 +117,9 @@ def write_shards(
     show_progress = progress(show_progress, "bytes_read, bytes_total")
     cut = None if lines else _cut_for(tokenizer)
     with progress_shown(show_progress, "Tokenizing", "B") as report:
-        blocks = iter_documents(paths, text_field=text_field, cut=cut, mark_ends=True, progress=report)
-        plan = _plan(paths, tokenizer, format, shard_size, add_eos, lines, text_field)
+        texts = iter_texts(paths, text_field=text_field, cut=cut, block_size=BATCH_SIZE, progress=report)
+        with no_garbage_collection():
+            plan = _plan(paths, tokenizer, format, shard_size, add_eos, lines, text_field)
         # Complete or foreign shards need no lock, and may lie in a folder that can't be written to.
         if not overwrite and (index := _resume(plan, folder, paths)).complete:
             _tidy(folder)
@@ -129,22 +127,23 @@ def write_shards(
         with made(str(folder)), _sole_writer(folder):
             # Another run may have ended meanwhile.
             index = plan if overwrite else _resume(plan, folder, paths)
-            return index if index.complete else _complete(index, folder, blocks, tokenizer, paths)
+            return index if index.complete else _complete(index, folder, texts, tokenizer, paths)
 
 
 def _complete(
     index: ShardIndex,
     folder: Path,
-    blocks: Iterator[bytes],
+    texts: Iterator[Texts],
     tokenizer: ScaffoldTokenizerFast,
     paths: Sequence[Path],
 ) -> ShardIndex:
     """Write the missing shards; the index with all of them."""
     index.save(folder)
     _remove_others(folder, index.shards)
-    _skip(blocks, index.n_documents)
+    batches = _ahead(joined(_after(texts, index.n_documents), BATCH_SIZE))
+    parts = _ahead(_encode(batches, tokenizer, index))
     try:
-        with closing(_write(_ahead(_encode(blocks, tokenizer, index.eos_token_id)), index, folder)) as shards:
+        with closing(_write(parts, index, folder)) as shards:
             for shard in shards:
                 index = replace(index, shards=(*index.shards, shard))
                 index.save(folder)
@@ -270,7 +269,7 @@ def _remove_others(folder: Path, shards: Sequence[Shard]) -> None:
 
 
 def _cut_for(tokenizer: ScaffoldTokenizerFast) -> Callable[[bytes], int]:
-    """Finds where a document can be cut without changing an id, for `iter_documents`."""
+    """Finds where a document can be cut without changing an id, for `iter_texts`."""
     from hf_scaffold.native.sessions import entry_of
 
     added = tokenizer.added_tokens_decoder.values()
@@ -297,25 +296,27 @@ def _last_cut_at_white_space(text: bytes, preset: str) -> int:
     return 0
 
 
-def _skip(blocks: Iterator[bytes], n_documents: int) -> None:
-    for _ in range(n_documents):
-        while block := next(blocks, None):
-            pass
-        if block is None:
-            raise CorpusError("the corpus has fewer documents than its shards, so it has changed; overwrite")
+def _after(texts: Iterable[Texts], n_documents: int) -> Iterator[Texts]:
+    """What comes after so many documents."""
+    for some in texts:
+        ends = np.flatnonzero(some.is_end)
+        n = min(n_documents, len(ends))
+        n_documents -= n
+        rest = some.after(ends[n - 1] + 1) if n else some
+        if n_documents == 0 and len(rest):
+            yield rest
+    if n_documents:
+        raise CorpusError("the corpus has fewer documents than its shards, so it has changed; overwrite")
 
 
-def _encode(
-    blocks: Iterator[bytes], tokenizer: ScaffoldTokenizerFast, eos_token_id: int | None
-) -> Iterator[Part]:
-    eos = np.array([] if eos_token_id is None else [eos_token_id], np.int32)
-    for batch in _ahead(batches(blocks, BATCH_SIZE)):
-        is_end = np.array([not block for block in batch])
-        texts = [block for block in batch if block]
-        ids, offsets = tokenizer.encode_batch_to_arrays(texts, add_special_tokens=False)
-        ends = offsets[np.cumsum(~is_end)[is_end]]
+def _encode(batches: Iterable[Texts], tokenizer: ScaffoldTokenizerFast, index: ShardIndex) -> Iterator[Part]:
+    eos = np.array([] if index.eos_token_id is None else [index.eos_token_id], np.int32)
+    short = index.dtype == "uint16"
+    for batch in batches:
+        ids, offsets = tokenizer.encode_batch_to_arrays(batch, add_special_tokens=False)
+        ends = offsets[1:][batch.is_end]
         # What follows the last end, a piece of the next document, is one more row.
-        ids, offsets = framed(ids, np.concatenate([[0], ends, [len(ids)]]), eos[:0], eos)
+        ids, offsets = framed(ids, np.concatenate([[0], ends, [len(ids)]]), eos[:0], eos, short=short)
         yield Part(ids[: len(ids) - len(eos)], offsets[1:-1])
 
 

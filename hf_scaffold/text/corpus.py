@@ -14,24 +14,19 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 
+import numpy as np
+
 from hf_scaffold._utils.arguments import warn
 from hf_scaffold.errors import CorpusError
-from hf_scaffold.text.files import (
-    check_file,
-    checked,
-    encode,
-    find_files,
-    listed,
-    looks_like_a_path,
-    matching_files,
-    open_file,
-    rows_of,
-)
+from hf_scaffold.text.files import check_file, find_files, looks_like_a_path, matching_files, open_file
+from hf_scaffold.text.reading import checked, encode, lines_of, listed, rows_of
+from hf_scaffold.text.texts import Texts
 
 Corpus: TypeAlias = str | os.PathLike[str] | Iterable[Any]
 Cut: TypeAlias = Callable[[bytes], int]
 Progress: TypeAlias = Callable[[int, int | None], object]
-_Item = TypeVar("_Item", bound=Sized)
+_Item = TypeVar("_Item")
+_Sized = TypeVar("_Sized", bound=Sized)
 
 MAX_PRETOKEN_LENGTH = 1_000_000  # bytes; anything longer is not a word
 BLOCK_SIZE = 1 << 20  # bytes read at a time, and the length from which a document is cut
@@ -44,7 +39,6 @@ def iter_documents(
     text_field: str = "text",
     cut: Cut | None = None,
     block_size: int = BLOCK_SIZE,
-    mark_ends: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[bytes]:
     """Yield the documents of a corpus as UTF-8 bytes, in its order, without empty ones.
@@ -68,7 +62,6 @@ def iter_documents(
         cut: `cut(text)` gives a position p such that text[:p] and whatever follows can be counted
             separately, or 0 if it finds none; text may end inside a character.
         block_size: Bytes; no result but the blocks' own length depends on it.
-        mark_ends: Yield b"" after the last block of each document.
         progress: Called now and then as progress(bytes_done, bytes_total): bytes of the files on disk, or of
             text and None if the corpus has no known size.
     Raises:
@@ -79,9 +72,27 @@ def iter_documents(
         >>> list(iter_documents(["one", ["two", ""], ["three"]]))
         [b'one', b'two', b'three']
     """
-    reader = _Reader(text_field, cut, block_size, [b""] if mark_ends else [])
+    reader = _Reader(text_field, cut, block_size)
     documents = reader.open(corpus)
     return documents if progress is None else _reported(documents, reader, progress)
+
+
+def iter_texts(
+    paths: Iterable[os.PathLike[str]],
+    *,
+    text_field: str = "text",
+    cut: Cut | None = None,
+    block_size: int = BLOCK_SIZE,
+    progress: Progress | None = None,
+) -> Iterator[Texts]:
+    """The documents of files, as `iter_documents` yields them, but many at a time and with their ends known.
+
+    Args: As for `iter_documents`.
+    Cost: A few times less than `iter_documents` where documents are short.
+    """
+    reader = _Reader(text_field, cut, block_size)
+    texts = reader.read_files(find_files(paths))
+    return texts if progress is None else _reported(texts, reader, progress)
 
 
 def describe_corpus(corpus: Corpus) -> str:
@@ -147,14 +158,14 @@ def _is_pipe(path: object) -> bool:
     )
 
 
-def batches(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+def batches(items: Iterable[_Sized], size: int) -> Iterator[list[_Sized]]:
     """Consecutive items in lists, each complete once its items' lengths add up to `size`.
 
     Example:
         >>> list(batches([b"one", b"two", b"", b"three"], 6))
         [[b'one', b'two'], [b'', b'three']]
     """
-    batch: list[_Item] = []
+    batch: list[_Sized] = []
     length = 0
     for item in items:
         batch.append(item)
@@ -173,14 +184,13 @@ class _Reader:
     text_field: str
     cut: Cut | None
     block_size: int
-    ends: list[bytes]  # what follows each document
     bytes_done: int = 0
     bytes_total: int | None = None
 
     def open(self, corpus: Corpus) -> Iterator[bytes]:
         """Check the corpus at once; read it as the result is iterated."""
         if isinstance(corpus, str | os.PathLike):
-            return self._read_files(matching_files(corpus))
+            return chain.from_iterable(self.read_files(matching_files(corpus)))
         if isinstance(corpus, Mapping):
             raise CorpusError(
                 f"can't read documents from {describe_corpus(corpus)} of {listed(corpus)}; "
@@ -197,7 +207,7 @@ class _Reader:
         first = next(elements, "")
         elements = chain([first], elements)
         if isinstance(first, os.PathLike):
-            return self._read_files(find_files(elements))
+            return chain.from_iterable(self.read_files(find_files(elements)))
         if isinstance(first, str) and os.path.isfile(first):
             raise CorpusError(
                 f"the first str of {describe_corpus(corpus)}, {first!r}, is the name of a file, but each str "
@@ -213,27 +223,28 @@ class _Reader:
         for number, text in enumerate(texts):
             document = encode(text, "document", number)
             self.bytes_done += len(document)
-            yield from self._blocks(document)
+            yield from map(bytes, self._blocks(document))
 
-    def _read_files(self, paths: list[Path]) -> Iterator[bytes]:
+    def read_files(self, paths: list[Path]) -> Iterator[Texts]:
+        """Check the files at once; read them as the result is iterated."""
         sizes = [check_file(path) for path in paths]
         known = [size for size in sizes if size is not None]
         self.bytes_total = sum(known) if len(known) == len(sizes) else None
         return chain.from_iterable(map(self._read_file, paths, sizes))
 
-    def _read_file(self, path: Path, size: int | None) -> Iterator[bytes]:
+    def _read_file(self, path: Path, size: int | None) -> Iterator[Texts]:
         end = self.bytes_done + (sys.maxsize if size is None else size)
 
         def advance(n_bytes: int) -> None:
             self.bytes_done = min(self.bytes_done + n_bytes, end)
 
         with open_file(path, advance) as stream:
-            rows = rows_of(stream, path, self.text_field)
+            rows = rows_of(stream, path, self.text_field, self.block_size)
             if rows is None and self.cut is not None:
-                yield from self._ended(_cut_reads(self._reads(stream, path), self.cut))
+                yield from _with_end(_cut_reads(self._reads(stream, path), self.cut))
             else:
-                for document in checked(stream, path) if rows is None else rows:
-                    yield from self._blocks(document)
+                for texts in lines_of(stream, path, self.block_size) if rows is None else rows:
+                    yield from self._cut_texts(texts)
         if size is not None:
             self.bytes_done = end  # only one column's share of a Parquet file was read
 
@@ -241,24 +252,33 @@ class _Reader:
         head = stream.read(max(self.block_size, 3))
         return checked(chain([head], iter(partial(stream.read, self.block_size), b"")), path)
 
-    def _blocks(self, document: bytes) -> Iterator[bytes]:
+    def _cut_texts(self, texts: Texts) -> Iterator[Texts]:
+        if self.cut is None or np.diff(texts.bounds).max(initial=0) <= self.block_size:
+            yield texts
+        else:
+            yield from chain.from_iterable(_with_end(self._blocks(document)) for document in texts)
+
+    def _blocks(self, document: bytes) -> Iterator[bytes | memoryview]:
         if self.cut is not None and len(document) > self.block_size:
             starts = range(0, len(document), self.block_size)
             reads = (document[start : start + self.block_size] for start in starts)
-            yield from self._ended(_cut_reads(reads, self.cut))
+            yield from _cut_reads(reads, self.cut)
         elif document:
             yield document
-            yield from self.ends
-
-    def _ended(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        block = b""
-        for block in blocks:
-            yield block
-        if block:
-            yield from self.ends
 
 
-def _reported(documents: Iterator[bytes], reader: _Reader, progress: Progress) -> Iterator[bytes]:
+def _with_end(blocks: Iterable[bytes | memoryview]) -> Iterator[Texts]:
+    """The blocks of one document; the last is known once there is no other."""
+    last: list[bytes | memoryview] = []
+    for block in blocks:
+        if last:
+            yield Texts.of(last, [False])
+        last = [block]
+    if last:
+        yield Texts.of(last)
+
+
+def _reported(documents: Iterator[_Item], reader: _Reader, progress: Progress) -> Iterator[_Item]:
     """The documents, with a report at most once a block and once at the end."""
     next_report = 0
     for document in documents:
@@ -283,7 +303,7 @@ def _dataset_texts(dataset: Any, text_field: str) -> Iterator[Any]:
         yield from batch[text_field]
 
 
-def _cut_reads(reads: Iterable[bytes], cut: Cut) -> Iterator[bytes]:
+def _cut_reads(reads: Iterable[bytes], cut: Cut) -> Iterator[bytes | memoryview]:
     """Join reads into blocks that end where `cut` allows.
 
     After a vain search the text must double before the next, so that a long run without any cut (a
@@ -299,7 +319,7 @@ def _cut_reads(reads: Iterable[bytes], cut: Cut) -> Iterator[bytes]:
         text = b"".join(pending)
         position = cut(text)
         if position:
-            yield text[:position]
+            yield memoryview(text)[:position]
         pending = [text[position:]]
         size = len(pending[0])
         enough = 2 * size

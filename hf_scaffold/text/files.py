@@ -1,31 +1,26 @@
-"""Files of documents: found, checked before any is read, decompressed, and read in each format."""
+"""Files of documents: found, checked before any is read, decompressed."""
 
-import codecs
 import errno
 import glob
 import gzip
 import importlib
 import io
-import json
 import lzma
 import os
 import re
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from hf_scaffold.errors import ConfigurationError, CorpusError
 
 _READ_SIZE = 1 << 17  # bytes asked of the system at a time
-_ROWS = 64  # rows of a table held at a time: documents of 1 MB still fit
-_PAGE = 1 << 20  # bytes of a Parquet file held at a time
 _COMPRESSED = (".gz", ".xz", ".zst")
-_JSON_LINES = (".jsonl", ".ndjson", ".json")
+JSON_LINES = (".jsonl", ".ndjson", ".json")
 _MAX_PATH = 4096
 _NOT_IN_PATHS = re.compile("[\0\n\ud800-\udc7f\udd00-\udfff]")  # the other surrogates stand for odd bytes
 _TEXT_HINT = "to count a text itself, give a list: [text]"
@@ -85,7 +80,7 @@ def find_files(paths: Iterable[Any]) -> list[Path]:
 
 
 def looks_like_a_path(text: str) -> bool:
-    suffixes = (*_COMPRESSED, *_JSON_LINES, ".parquet", ".txt")
+    suffixes = (*_COMPRESSED, *JSON_LINES, ".parquet", ".txt")
     return text.lower().endswith(suffixes) and not any(map(str.isspace, text))
 
 
@@ -96,7 +91,7 @@ def check_file(path: Path) -> int | None:
         CorpusError: the file can't be read, as far as can be told without reading it.
         ConfigurationError: that takes an optional package that is not installed.
     """
-    form, compression = _format(path)
+    form, compression = format_of(path)
     if form == ".parquet":
         import_extra("pyarrow.parquet", "parquet")
         if compression:
@@ -118,8 +113,13 @@ def check_file(path: Path) -> int | None:
     return status.st_size
 
 
-def _format(path: Path) -> tuple[str, str]:
-    """The suffixes of format and compression, or ''."""
+def format_of(path: Path) -> tuple[str, str]:
+    """The suffixes of format and compression, or ''.
+
+    Example:
+        >>> format_of(Path("rows.jsonl.GZ")), format_of(Path("text"))
+        (('.jsonl', '.gz'), ('', ''))
+    """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compression = suffixes.pop() if suffixes and suffixes[-1] in _COMPRESSED else ""
     return (suffixes[-1] if suffixes else ""), compression
@@ -137,7 +137,7 @@ def open_file(path: Path, on_read: Callable[[int], None]) -> Iterator[BinaryIO]:
     Raises:
         CorpusError: opening or reading fails, here or in the block.
     """
-    compression = _format(path)[1]
+    compression = format_of(path)[1]
     unreadable: tuple[type[Exception], ...] = (OSError, lzma.LZMAError, zlib.error)
     try:
         with ExitStack() as stack:
@@ -170,108 +170,3 @@ class _MeteredFile(io.FileIO):
         n_bytes = super().readinto(buffer) or 0
         self._on_read(n_bytes)
         return n_bytes
-
-
-# ---- reading
-
-
-def rows_of(stream: BinaryIO, path: Path, field: str) -> Iterator[bytes] | None:
-    """The documents of JSON Lines or Parquet, empty ones included; None for plain text.
-
-    Raises:
-        CorpusError: when iterated; a row can't be read, or has no text in `field`.
-    """
-    form = _format(path)[0]
-    if form in _JSON_LINES:
-        return _json_lines(stream, path, field)
-    return _parquet(stream, path, field) if form == ".parquet" else None
-
-
-def checked(reads: Iterable[bytes], path: Path) -> Iterator[bytes]:
-    """What is read from a file, without a byte-order mark at its start.
-
-    Args:
-        reads: The file's bytes in order; the first three in one read.
-    Raises:
-        CorpusError: it is not UTF-8; with the offset.
-    Example:
-        >>> list(checked(["one".encode("utf-8-sig"), b" two"], Path("a.txt")))
-        [b'one', b' two']
-    """
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    offset = 0
-    for data in chain(reads, [b""]):
-        held, _ = decoder.getstate()  # the start of a character
-        try:
-            decoder.decode(data, final=not data)
-        except UnicodeDecodeError as error:
-            raise CorpusError(
-                f"{path} is not UTF-8: byte 0x{error.object[error.start]:02x} at offset "
-                f"{offset - len(held) + error.start}, {error.reason}; convert the file to UTF-8 first"
-            ) from None
-        if data:
-            yield data if offset else data.removeprefix(codecs.BOM_UTF8)
-        offset += len(data)
-
-
-def _json_lines(stream: BinaryIO, path: Path, field: str) -> Iterator[bytes]:
-    for number, line in enumerate(checked(stream, path), 1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line.decode())
-        except (ValueError, RecursionError) as error:
-            raise CorpusError(f"{path}, line {number}: not JSON: {error}") from None
-        if not isinstance(record, dict):
-            raise CorpusError(
-                f"{path}, line {number}: expected an object, not {_type_name(record)}; "
-                "JSON files are read as JSON Lines, one object a line"
-            )
-        if field not in record:
-            raise CorpusError(f"{path}, line {number}: no field {field!r}; it has {listed(record)}")
-        yield encode(record[field], f"{path}, field {field!r} of line", number)
-
-
-def _parquet(stream: BinaryIO, path: Path, field: str) -> Iterator[bytes]:
-    pyarrow = import_extra("pyarrow", "parquet")
-    parquet = import_extra("pyarrow.parquet", "parquet")
-    row = 0
-    try:
-        file = parquet.ParquetFile(stream, buffer_size=_PAGE)
-        names = file.schema_arrow.names
-        if field not in names:
-            raise CorpusError(f"{path}: no column {field!r}; it has {listed(names)}")
-        for batch in file.iter_batches(_ROWS, columns=[field], use_threads=False):
-            for text in batch.column(0).to_pylist():
-                yield encode(text, f"{path}, column {field!r} of row", row)
-                row += 1
-    except UnicodeDecodeError as error:
-        raise CorpusError(f"{path}, column {field!r}: a row from {row} on is not UTF-8: {error}") from None
-    except pyarrow.ArrowException as error:
-        raise CorpusError(f"can't read {path}: {error}") from error
-
-
-def encode(text: object, origin: str, number: int) -> bytes:
-    """A document as UTF-8.
-
-    Raises:
-        CorpusError: it is not text; named by its origin and number.
-    """
-    if not isinstance(text, str):
-        hint = "; give texts alone, as in (row['text'] for row in rows)" if isinstance(text, Mapping) else ""
-        raise CorpusError(f"{origin} {number}: expected a str, not {_type_name(text)}{hint}")
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise CorpusError(
-            f"{origin} {number}: lone surrogate U+{ord(text[error.start]):04X} at character {error.start}; "
-            "it has no UTF-8 form"
-        ) from None
-
-
-def _type_name(value: object) -> str:
-    return "null" if value is None else type(value).__name__
-
-
-def listed(names: Iterable[object]) -> str:
-    return ", ".join(map(repr, names)) or "none"

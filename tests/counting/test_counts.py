@@ -285,7 +285,7 @@ def test_a_bad_number_of_workers(num_workers):
 @pytest.mark.parametrize("pre_tokenizer", ["gpt2", Whitespace()])
 def test_progress_reaches_the_end(tmp_path, pre_tokenizer):
     path = tmp_path / "text.txt"
-    path.write_text("some text\n" * 300_000)
+    path.write_text("some text\n" * 500_000)
     reports: list[tuple[int, int | None]] = []
     count(
         path, pre_tokenizer=pre_tokenizer, num_workers=2, show_progress=lambda *report: reports.append(report)

@@ -1,11 +1,14 @@
 """Documents come out whole, in order and as they are, from every kind of source; bad ones are named."""
 
+import codecs
 import gzip
 import io
 import json
 import lzma
 import os
+import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import datasets
@@ -14,8 +17,9 @@ import pyarrow.parquet
 import pytest
 
 from hf_scaffold.errors import ConfigurationError, CorpusError
-from hf_scaffold.text.corpus import describe_corpus, iter_documents
+from hf_scaffold.text.corpus import describe_corpus, iter_documents, iter_texts
 from hf_scaffold.text.files import import_zstd
+from hf_scaffold.text.reading import listed
 
 zstd = import_zstd()
 DOCUMENTS = ["the first", "zweites, größer", "三つ目\r\nの文書\n", "", " ", "👩‍👩‍👧 4th\tand last"]
@@ -457,13 +461,180 @@ def test_sources_are_described():
     assert describe_corpus(io.StringIO()) == "a StringIO"
 
 
-def test_ends_are_marked_however_a_document_comes(tmp_path):
+def test_ends_are_known_however_a_document_comes(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"one two three\nfour")
     (tmp_path / "b.txt").write_bytes(b"")
     (tmp_path / "c.jsonl").write_bytes(b'{"text": "five six seven"}\n{"text": ""}\n{"text": "eight"}\n')
-    options = {"cut": lambda text: text.rfind(b" ") + 1, "block_size": 4, "mark_ends": True}
-    documents = b"\0".join(iter_documents(tmp_path / "*", **options)).split(b"\0\0")
-    assert [document.replace(b"\0", b"") for document in documents] == [
-        b"one two three\nfour", b"five six seven", b"eight",
-    ]  # fmt: skip
-    assert list(iter_documents(tmp_path / "a.txt", mark_ends=True)) == [b"one two three\n", b"", b"four", b""]
+    options = {"cut": lambda text: text.rfind(b" ") + 1, "block_size": 4}
+    found = [*iter_texts([tmp_path / "*"], **options)]
+    pieces = [(piece, is_end) for texts in found for piece, is_end in zip(texts, texts.is_end, strict=True)]
+    documents = b"".join(piece + b"\0" * bool(is_end) for piece, is_end in pieces).split(b"\0")
+    assert documents == [b"one two three\nfour", b"five six seven", b"eight", b""], found
+    assert len(pieces) > 3
+    assert [piece for piece, _ in pieces] == read(tmp_path / "*", **options)
+
+
+# Blocks: read natively where lines are as usual, with the result of Python's reader everywhere
+
+
+def by_python(path: Path) -> list[bytes | str]:
+    """The documents, line by line, as Python's own readers have them; then what is wrong."""
+    data = path.read_bytes()
+    found: list[bytes | str] = []
+    offset = 0
+    for number, line in enumerate(io.BytesIO(data), 1):
+        offset += len(line)
+        try:
+            codecs.utf_8_decode(data[:offset], "strict", False)
+        except UnicodeDecodeError as error:
+            where = f"byte 0x{data[error.start]:02x} at offset {error.start}, {error.reason}; "
+            return [*found, f"{path} is not UTF-8: {where}"]
+        try:
+            if (line.removeprefix(BOM) if offset == len(line) else line).strip():
+                record = json.loads((line.removeprefix(BOM) if offset == len(line) else line).decode())
+                if not isinstance(record, dict):
+                    return [*found, f"{path}, line {number}: expected an object, not "]
+                if "text" not in record:
+                    return [*found, f"{path}, line {number}: no field 'text'; it has {listed(record)}"]
+                if not isinstance(record["text"], str):
+                    return [*found, f"{path}, field 'text' of line {number}: expected a str, not "]
+                found += [record["text"].encode()] if record["text"] else []
+        except UnicodeEncodeError as error:
+            where = f"U+{ord(error.object[error.start]):04X} at character {error.start}; "
+            return [*found, f"{path}, field 'text' of line {number}: lone surrogate {where}"]
+        except (ValueError, RecursionError) as error:
+            return [*found, f"{path}, line {number}: not JSON: {error}"]
+    return found
+
+
+def until_error(documents: Iterator[bytes]) -> list[bytes | str]:
+    found: list[bytes | str] = []
+    try:
+        found.extend(documents)
+    except CorpusError as error:
+        return [*found, str(error)]
+    return found
+
+
+NASTY_LINES = [
+    b'{"text": "plain"}',
+    b' {"id": 7 , "text" :"a" }\t\r',
+    b'{"text": "\\ud83d\\ude00 \\u00e9\\n\\"\\\\\\/\\b\\f\\r\\t"}',
+    '{"text": "größer 三つ目 👩‍👩‍👧"}'.encode(),
+    b'{"text": ""}',
+    b"",
+    b" \t\x0b\x0c ",
+    b'{"text": "first", "text": "second"}',
+    b'{"text": 1, "text": "second"}',
+    b'{"te\\u0078t": "by an escape"}',
+    b'{"text": "nested", "more": {"text": 1, "list": [1, -0.5e+3, true, false, null, {}, []]}}',
+    b'{"text": "odd", "number": NaN, "other": [Infinity, -Infinity]}',
+    b'{"text": "surrogate in another", "other": "\\ud800", "\\udc00": 1}',
+    b'{"text": "large", "number": ' + b"1" * 1000 + b"}",
+    b'{"text": "deep", "list": ' + b"[" * 100 + b"]" * 100 + b"}",
+    b'{"text": "' + b"long " * 30 + b'\\u00e9"}',
+    b'{"text": "\x7f ' + "é".encode() * 20 + b'"}',
+    b'{"text": "a\\u0000b"}',
+]
+BAD_LINES = [
+    b'{"text": "\\ud800"}',
+    b'{"text": "\\ud800\\u0041"}',
+    b'{"text": "\\udc00\\ud800"}',
+    b'{"text": "a\tb"}',
+    b'{"text": "a", "other": "\x01"}',
+    b'{"text": "\\x"}',
+    b'{"text": "\\u12g4"}',
+    b'{"text": "\\u+123"}',
+    b'{"text": "a"',
+    b'{"text": "a"} x',
+    b'{"text": "a"}{}',
+    b'{"text": "a",}',
+    b"{'text': 'a'}",
+    b'{"text": 01}',
+    b'{"text": "a", "n": 01}',
+    b'{"text": "a", "n": 1.}',
+    b'{"text": "a", "n": .5}',
+    b'{"text": "a", "n": +1}',
+    b'{"text": "a", "n": -}',
+    b'{"text": "a", "n": 1e}',
+    b'{"text": "a", "n": truex}',
+    b'{"text": "a", "n": tru}',
+    b'{"text": "a", "n": ' + b"1" * 5000 + b"}",
+    b'{"text": "a", "n": [1 2]}',
+    b'{"text": null}',
+    b'["text"]',
+    b'"text"',
+    b"{}",
+    b'{"Text": "a"}',
+    b'\x00{"text": "a"}',
+    b"\x00",
+    BOM + b'{"text": "a"}',
+    b'{"text": "\xff"}',
+    b'{"text": "a", "other": "\xed\xa0\x80"}',
+    b'{"text": "ends inside \xe2\x82',
+    b'{"text": "\xe2\x82"}',
+]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_json_lines_are_those_of_python(tmp_path, seed):
+    dice = random.Random(seed)
+    lines = dice.choices(NASTY_LINES, k=dice.randrange(30))
+    if seed % 3:
+        lines.append(BAD_LINES[seed % len(BAD_LINES)])
+        lines += dice.choices(NASTY_LINES + BAD_LINES, k=dice.randrange(4))
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"\n".join(lines) + dice.choice([b"", b"\n"]))
+    expected = by_python(path)
+    for block_size in (1, 7, 100, 1 << 20):
+        assert_same(until_error(iter_documents(path, block_size=block_size)), expected)
+
+
+def assert_same(found: list[bytes | str], expected: list[bytes | str]) -> None:
+    """The same documents, and the same error, whose advice may follow."""
+    if expected and isinstance(expected[-1], str):
+        *found, error = found
+        *expected, wanted = expected
+        assert str(error).startswith(str(wanted))
+    assert found == expected
+
+
+@pytest.mark.parametrize("line", [*NASTY_LINES, *BAD_LINES])
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n\n"])
+def test_every_nasty_line_is_read_as_python_reads_it(tmp_path, line, end):
+    path = tmp_path / "rows.jsonl"
+    for before in (b"", b'{"text": "before"}\n', b"\n" * 3):
+        path.write_bytes(before + line + end)
+        assert_same(until_error(iter_documents(path)), by_python(path))
+
+
+def test_lines_before_a_truncation_come_first(tmp_path):
+    lines = b"".join(b'{"text": "%s"}\n' % os.urandom(40).hex().encode() for _ in range(3000))
+    for suffix, data in (("jsonl", lines), ("txt", lines)):
+        path = tmp_path / f"rows.{suffix}.gz"
+        path.write_bytes(gzip.compress(data)[:-2000])
+        found = until_error(iter_documents(path))
+        assert "is truncated" in str(found.pop())
+        assert len(found) > 2000
+
+
+def test_lines_are_those_of_python(tmp_path):
+    text = BOM + "one\r\ntwo\rthree\x0b\x0c\x85\u2028 four\n\n\né\n".encode() * 20 + b"last"
+    (tmp_path / "text").write_bytes(text)
+    for block_size in (1, 5, 64, 1 << 20):
+        expected = text.removeprefix(BOM).split(b"\n")
+        found = read(tmp_path / "text", block_size=block_size)
+        assert found == [line + b"\n" for line in expected[:-1]] + [expected[-1]]
+
+
+def test_rows_of_parquet_are_those_of_python(tmp_path):
+    rows = ["", "é", "", "三つ目" * 50, "a", ""] * 40
+    for kind in (pyarrow.string(), pyarrow.large_string()):
+        path = write_parquet(tmp_path / "a.parquet", text=pyarrow.array(rows, kind))
+        assert read(path) == [row.encode() for row in rows if row]
+    # Both are UTF-8 together, and neither alone.
+    halves = pyarrow.array(["é".encode()[:1], "é".encode()[1:]], pyarrow.binary()).view(pyarrow.string())
+    with pytest.raises(CorpusError, match="a row from 0 on is not UTF-8"):
+        read(write_parquet(path, text=halves))
+    with pytest.raises(CorpusError, match="expected a str, not bytes"):
+        read(write_parquet(path, text=pyarrow.array([b"a"])))
