@@ -48,15 +48,18 @@ bench-fresh: $(VENV)/bench-extras $(VENV)-tokenizers-1/installed
 notebooks: $(VENV)/test-extras
 	$(BIN)/python notebooks/run.py
 
-CHECK_HEADERS := $(CXX) -std=c++17 -Wall -Wextra -Werror -fsyntax-only -x c++ /dev/null \
+CHECK_HEADERS := -std=c++17 -Wall -Wextra -Werror -fsyntax-only -x c++ /dev/null \
 	$(patsubst %,-include %,$(wildcard cython_core/*.hpp))
+ARM_CXX := aarch64-linux-gnu-g++
 lint: $(VENV)/lint-extras
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror cython_core/*.hpp
-	$(CHECK_HEADERS)
-	$(CHECK_HEADERS) -U__SSE2__  # what other processors get
+	$(BIN)/clang-format --dry-run --Werror --style=file:.clang-format cython_core/*.hpp tests/core/*.cpp
+	$(CXX) $(CHECK_HEADERS)
+	$(CXX) $(CHECK_HEADERS) -DHF_SCAFFOLD_NO_VECTORS  # what other processors get
+	@if command -v $(ARM_CXX) >/dev/null; then echo "$(ARM_CXX) …"; $(ARM_CXX) $(CHECK_HEADERS); else \
+	echo "NOT CHECKED: NEON, since there is no $(ARM_CXX) (Debian: apt-get install g++-aarch64-linux-gnu)"; fi
 
 # The lowest supported releases, without torch. transformers 5.0 needs protobuf to pass errors on. Left out: an
 # argument that came with a later release; and the check that the tests use names of the newest one. datasets needs a

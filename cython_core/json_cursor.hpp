@@ -159,20 +159,12 @@ private:
     // the next 16; seen(some) is called for each 16 bytes looked at.
     template <class Seen>
     static const char* end_of_plain(const char* at, const char* end, Seen seen) {
-#ifdef HF_SCAFFOLD_SSE2
-        const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\'), control = _mm_set1_epi8(0x1F);
         for (; end - at >= 16; at += 16) {
-            const __m128i some = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+            const Bytes16 some = Bytes16::load(at);
             seen(at);
-            const __m128i marks = _mm_or_si128(_mm_cmpeq_epi8(some, quote), _mm_cmpeq_epi8(some, backslash));
-            const __m128i controls = _mm_cmpeq_epi8(_mm_min_epu8(some, control), some);
-            const auto found = static_cast<unsigned>(_mm_movemask_epi8(_mm_or_si128(marks, controls)));
+            const unsigned found = (some.equal('"') | some.equal('\\') | some.in_range(0, 0x20)).bits();
             if (found != 0) return at + trailing_zeros(found);
         }
-#else
-        static_cast<void>(end);
-        static_cast<void>(seen);
-#endif
         return at;
     }
 

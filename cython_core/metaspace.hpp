@@ -52,7 +52,7 @@ struct MetaspaceRules {
         return is_metaspace(b) && !(joins_runs && is_metaspace(a));
     }
 
-#ifdef HF_SCAFFOLD_SSE2
+#ifdef HF_SCAFFOLD_VECTORS
     class Starts {
     public:
         static constexpr std::ptrdiff_t STEP = 64;
@@ -78,13 +78,7 @@ struct MetaspaceRules {
 
     private:
         static std::uint64_t places(const byte_t* bytes, byte_t byte) {
-            std::uint64_t found = 0;
-            for (unsigned i = 0; i < STEP; i += 16) {
-                const __m128i some = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + i));
-                const __m128i equal = _mm_cmpeq_epi8(some, _mm_set1_epi8(static_cast<char>(byte)));
-                found |= static_cast<std::uint64_t>(static_cast<unsigned>(_mm_movemask_epi8(equal))) << i;
-            }
-            return found;
+            return bits_of_64(bytes, [&](Bytes16 some) { return some.equal(byte); });
         }
 
         const byte_t* begin_;

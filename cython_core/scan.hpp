@@ -10,7 +10,7 @@
 //                      can cross such a change. White space depends on what follows it, so no text is cut after
 //                      it, except after line breaks that end a pre-token of their own.
 //
-// With SSE2 there is also `Starts`, which finds what next() would for many bytes at once.
+// With vectors there is also `Starts`, which finds what next() would for many bytes at once.
 //
 // All text is valid UTF-8, cut between characters. Time is linear: a rule reads a character a few times at most. The
 // patterns' alternatives are tried in order; quantifiers backtrack only where noted.
@@ -59,18 +59,8 @@ inline const byte_t* space_before(const byte_t* begin, const byte_t* at) {
 // How many bytes of the 16 at `at` come before the first that is not in a-z or, in `any_case`, A-Z.
 template <bool any_case>
 inline unsigned leading_ascii_letters(const byte_t* at) {
-#ifdef HF_SCAFFOLD_SSE2
-    __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-    if (any_case) bytes = _mm_or_si128(bytes, _mm_set1_epi8(0x20));
-    // SSE2 only compares signed bytes, so this shifts 'a' to the lowest one.
-    const __m128i moved = _mm_sub_epi8(bytes, _mm_set1_epi8(static_cast<char>('a' + 0x80)));
-    const __m128i letters = _mm_cmplt_epi8(moved, _mm_set1_epi8(static_cast<char>(0x80 + 26)));
-    return trailing_zeros(~static_cast<unsigned>(_mm_movemask_epi8(letters)));
-#else
-    unsigned n = 0;
-    while (n < 16 && static_cast<byte_t>((any_case ? at[n] | 0x20 : at[n]) - 'a') < 26) ++n;
-    return n;
-#endif
+    const Bytes16 bytes = Bytes16::load(at);
+    return trailing_zeros(~(any_case ? bytes | Bytes16::all(0x20) : bytes).in_range('a', 26).bits());
 }
 
 // skip() where the only ASCII characters wanted are letters, or without `any_case` lower-case ones. No branch depends
@@ -158,7 +148,7 @@ struct Neighbour {
 
 inline Neighbour neighbour_at(const byte_t* at) { return {character_at(at).classes, *at, at}; }
 
-#ifdef HF_SCAFFOLD_SSE2
+#ifdef HF_SCAFFOLD_VECTORS
 
 // The common part of rules that look at windows. A window holds the STEP bytes to decide on, BEFORE bytes before them
 // and one after. Masks have one bit per byte of the window.
@@ -425,7 +415,7 @@ struct Gpt2Rules {
         return skip(at + first.length, end, kind | STOP, kind);
     }
 
-#ifdef HF_SCAFFOLD_SSE2
+#ifdef HF_SCAFFOLD_VECTORS
     using Starts = Gpt2Starts<split_digits>;
 #endif
 
@@ -452,7 +442,7 @@ struct Llama3Rules {
         return white_space_by_lines(at, end);
     }
 
-#ifdef HF_SCAFFOLD_SSE2
+#ifdef HF_SCAFFOLD_VECTORS
     using Starts = Llama3Starts;
 #endif
 
@@ -479,7 +469,7 @@ struct Gpt4oRules {
         return white_space_by_lines(at, end);
     }
 
-#ifdef HF_SCAFFOLD_SSE2
+#ifdef HF_SCAFFOLD_VECTORS
     using Starts = Gpt4oStarts;
 #endif
 
@@ -553,7 +543,7 @@ void scan_in_batches(Rules rules, const byte_t* at, const byte_t* end, Sink&& si
         bounds[0] = *last;
         last = bounds;
     };
-#ifdef HF_SCAFFOLD_SSE2
+#ifdef HF_SCAFFOLD_VECTORS
     using Starts = typename Rules::Starts;
     Starts starts(at, end);
     const byte_t** next = bounds;

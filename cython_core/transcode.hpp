@@ -23,17 +23,10 @@ unsigned copy_low_bytes(const Unit* at, byte_t* out) {
     return beyond;
 }
 
-#ifdef HF_SCAFFOLD_SSE2
 template <>
 inline unsigned copy_low_bytes(const std::uint16_t* at, byte_t* out) {
-    const __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-    const __m128i high = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 8));
-    const __m128i limit = _mm_set1_epi16(0x7F);
-    const __m128i beyond = _mm_packs_epi16(_mm_subs_epu16(low, limit), _mm_subs_epu16(high, limit));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_packus_epi16(low, high));
-    return 0xFFFF ^ static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(beyond, _mm_setzero_si128())));
+    return Bytes16::narrow(at, out);
 }
-#endif
 
 // Sets `bytes` to the UTF-8 of a character, first byte lowest, and `length` to its length. Branchless, since text in
 // many scripts is unpredictable, and so that compilers vectorize it.

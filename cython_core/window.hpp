@@ -7,8 +7,6 @@
 #include "unicode_classes.hpp"
 #include "utf8.hpp"
 
-#ifdef HF_SCAFFOLD_SSE2
-
 namespace hf_scaffold {
 
 // Each mask has one bit per byte. In letters, numbers, digits, spaces, upper and lower, all bytes of a character have
@@ -26,25 +24,19 @@ struct Window {
     // Classifies the 64 bytes at `bytes`: either the text at `at` itself, or a copy of it with ASCII where there is no
     // text. Characters that cross the window's borders must be complete at `at`.
     Window(const byte_t* bytes, const byte_t* at) {
-        std::uint64_t beyond = 0;
-        for (unsigned i = 0; i < WINDOW_SIZE; i += 16) {
-            const __m128i some = load(bytes + i);
-            const __m128i blank = _mm_cmpeq_epi8(some, _mm_set1_epi8(' '));
-            if constexpr (has_cases) {
-                upper |= bits(in_range(some, 'A', 26)) << i;
-                lower |= bits(in_range(some, 'a', 26)) << i;
-                slashes |= bits(_mm_cmpeq_epi8(some, _mm_set1_epi8('/'))) << i;
-            } else {
-                letters |= bits(in_range(_mm_or_si128(some, _mm_set1_epi8(0x20)), 'a', 26)) << i;
-            }
-            numbers |= bits(in_range(some, '0', 10)) << i;
-            spaces |= bits(_mm_or_si128(blank, in_range(some, '\t', 5))) << i;
-            blanks |= bits(blank) << i;
-            const __m128i returns = _mm_cmpeq_epi8(some, _mm_set1_epi8('\r'));
-            newlines |= bits(_mm_or_si128(returns, _mm_cmpeq_epi8(some, _mm_set1_epi8('\n')))) << i;
-            quotes |= bits(_mm_cmpeq_epi8(some, _mm_set1_epi8('\''))) << i;
-            beyond |= bits(some) << i;
+        if constexpr (has_cases) {
+            upper = bits_of_64(bytes, [](Bytes16 some) { return some.in_range('A', 26); });
+            lower = bits_of_64(bytes, [](Bytes16 some) { return some.in_range('a', 26); });
+            slashes = bits_of_64(bytes, [](Bytes16 some) { return some.equal('/'); });
+        } else {
+            letters = bits_of_64(bytes, [](Bytes16 some) { return (some | Bytes16::all(0x20)).in_range('a', 26); });
         }
+        numbers = bits_of_64(bytes, [](Bytes16 some) { return some.in_range('0', 10); });
+        blanks = bits_of_64(bytes, [](Bytes16 some) { return some.equal(' '); });
+        spaces = blanks | bits_of_64(bytes, [](Bytes16 some) { return some.in_range('\t', 5); });
+        newlines = bits_of_64(bytes, [](Bytes16 some) { return some.equal('\r') | some.equal('\n'); });
+        quotes = bits_of_64(bytes, [](Bytes16 some) { return some.equal('\''); });
+        const std::uint64_t beyond = bits_of_64(bytes, [](Bytes16 some) { return some; });
         digits = numbers;
         if (beyond != 0) add_long_characters(bytes, at, beyond);
         if (has_cases) letters = upper | lower;
@@ -52,9 +44,7 @@ struct Window {
 
 private:
     void add_long_characters(const byte_t* bytes, const byte_t* at, std::uint64_t beyond) {
-        const __m128i first_lead = _mm_set1_epi8(static_cast<char>(0xC0));
-        for (unsigned i = 0; i < WINDOW_SIZE; i += 16) tails |= bits(_mm_cmplt_epi8(load(bytes + i), first_lead)) << i;
-        tails &= beyond;
+        tails = bits_of_64(bytes, [](Bytes16 some) { return some.are_tails(); });
         if (tails & 1) {
             const byte_t* lead = at - 1;
             while ((*lead & 0xC0) == 0x80) --lead;
@@ -84,15 +74,6 @@ private:
 
     static std::uint64_t all_if(bool yes) { return std::uint64_t{0} - yes; }
     static std::uint64_t ones(unsigned n) { return (std::uint64_t{1} << n) - 1; }
-    static __m128i load(const byte_t* at) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)); }
-    static std::uint64_t bits(__m128i bytes) { return static_cast<unsigned>(_mm_movemask_epi8(bytes)); }
-
-    // SSE2 only compares signed bytes, so this shifts `first` to the lowest one.
-    static __m128i in_range(__m128i bytes, int first, int n) {
-        const __m128i moved = _mm_sub_epi8(bytes, _mm_set1_epi8(static_cast<char>(first + 0x80)));
-        return _mm_cmplt_epi8(moved, _mm_set1_epi8(static_cast<char>(0x80 + n)));
-    }
 };
 
 }  // namespace hf_scaffold
-#endif

@@ -18,8 +18,18 @@ import numpy as np
 
 from hf_scaffold._utils.arguments import warn
 from hf_scaffold.errors import CorpusError
-from hf_scaffold.text.files import check_file, find_files, looks_like_a_path, matching_files, open_file
-from hf_scaffold.text.reading import checked, encode, lines_of, listed, rows_of
+from hf_scaffold.text.files import (
+    check_file,
+    checked,
+    encode,
+    find_files,
+    lines_of,
+    listed,
+    looks_like_a_path,
+    matching_files,
+    open_file,
+    rows_of,
+)
 from hf_scaffold.text.texts import Texts
 
 Corpus: TypeAlias = str | os.PathLike[str] | Iterable[Any]

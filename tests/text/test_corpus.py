@@ -18,8 +18,7 @@ import pytest
 
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.corpus import describe_corpus, iter_documents, iter_texts
-from hf_scaffold.text.files import import_zstd
-from hf_scaffold.text.reading import listed
+from hf_scaffold.text.files import import_zstd, listed
 
 zstd = import_zstd()
 DOCUMENTS = ["the first", "zweites, größer", "三つ目\r\nの文書\n", "", " ", "👩‍👩‍👧 4th\tand last"]

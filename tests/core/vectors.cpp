@@ -1,0 +1,135 @@
+// What the parts with vectors make of texts, one line for each; tests/core/test_vectors.py compares processors.
+//
+//     vectors TEXTS MODEL LINES
+//
+// TEXTS: of each text the number of its bytes, uint32, and its UTF-8. MODEL: the tokens of the 256 bytes, and of each
+// rule the left, right and merged token; int32. LINES: JSON Lines. All numbers are little-endian.
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bpe_encoder.hpp"
+#include "json_lines.hpp"
+#include "scan.hpp"
+#include "transcode.hpp"
+
+using namespace hf_scaffold;
+
+static std::string content(const char* path) {
+    std::ifstream stream(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+static const Preset PRESETS[] = {Preset::gpt2,  Preset::gpt2_digits, Preset::llama3,
+                                 Preset::gpt4o, Preset::metaspace,   Preset::metaspace_runs};
+
+static bool no_signals() { return false; }
+
+// FNV-1a.
+static std::uint64_t digest(const void* data, std::size_t size, std::uint64_t hash = 0xCBF29CE484222325) {
+    for (std::size_t i = 0; i < size; ++i) hash = (hash ^ static_cast<const byte_t*>(data)[i]) * 0x100000001B3;
+    return hash;
+}
+
+static std::unique_ptr<BpeEncoder> encoder_of(const std::string& model) {
+    std::vector<token_id_t> numbers(model.size() / sizeof(token_id_t));
+    std::memcpy(numbers.data(), model.data(), numbers.size() * sizeof(token_id_t));
+    const std::size_t n_rules = (numbers.size() - 256) / 3;
+    auto encoder = std::make_unique<BpeEncoder>(n_rules);
+    for (unsigned byte = 0; byte < 256; ++byte) encoder->set_byte(static_cast<byte_t>(byte), numbers[byte]);
+    for (const token_id_t* rule = &numbers[256]; rule != numbers.data() + 256 + 3 * n_rules; rule += 3) {
+        encoder->add_rule(rule[0], rule[1], rule[2]);
+    }
+    return encoder;
+}
+
+// Where pre-tokens begin and end, by windows where there are vectors; and whether one after the other is the same.
+static void show_pretokens(Preset preset, const byte_t* begin, const byte_t* end, const BpeEncoder& encoder) {
+    std::vector<std::ptrdiff_t> bounds, singly;
+    std::vector<token_id_t> ids;
+    BpeEncoder::Work work;
+    with_rules(preset, [&](auto rules) {
+        scan_by(rules, begin, end, [&](const byte_t* at, const byte_t* stop) {
+            bounds.push_back(stop - begin);
+            encoder.encode(at, static_cast<std::size_t>(stop - at), work, ids);
+        });
+        for (const byte_t* at = begin; at != end; singly.push_back(at - begin)) at = rules.next(at, end);
+    });
+    std::printf(
+        " %zu:%016llx:%016llx%s", bounds.size(),
+        static_cast<unsigned long long>(digest(bounds.data(), bounds.size() * sizeof bounds[0])),
+        static_cast<unsigned long long>(digest(ids.data(), ids.size() * sizeof ids[0])),
+        bounds == singly ? "" : " OTHERS ONE BY ONE");
+}
+
+// Characters up to U+FFFF, as Python stores them, to UTF-8 and back.
+static void show_transcoded(const byte_t* begin, const byte_t* end) {
+    std::vector<std::uint16_t> units;
+    for (const byte_t* at = begin; at != end;) {
+        const std::size_t length = character_length(at, end);
+        if (length == 1) units.push_back(at[0]);
+        if (length == 2) units.push_back(static_cast<std::uint16_t>((at[0] & 0x1F) << 6 | (at[1] & 0x3F)));
+        if (length == 3) {
+            units.push_back(static_cast<std::uint16_t>((at[0] & 0x0F) << 12 | (at[1] & 0x3F) << 6 | (at[2] & 0x3F)));
+        }
+        at += length;
+    }
+    std::vector<byte_t> utf8(3 * units.size() + AT_ONCE);
+    const byte_t* stop = to_utf8(units.data(), units.data() + units.size(), utf8.data());
+    std::printf(
+        " %016llx", static_cast<unsigned long long>(digest(utf8.data(), static_cast<std::size_t>(stop - utf8.data()))));
+}
+
+static void show_places(const byte_t* begin, std::size_t size) {
+    std::vector<byte_t> padded(begin, begin + size);
+    padded.resize(size + 16);
+    std::uint64_t hash = 0;
+    for (unsigned byte = 0; byte < 256; ++byte) {
+        const std::size_t place = index_of(static_cast<byte_t>(byte), padded.data(), size);
+        const void* found = size == 0 ? nullptr : std::memchr(begin, static_cast<int>(byte), size);
+        const std::size_t wanted =
+            found == nullptr ? size : static_cast<std::size_t>(static_cast<const byte_t*>(found) - begin);
+        if (place != wanted) std::printf(" byte %u IS ELSEWHERE", byte);
+        hash = digest(&place, sizeof place, hash);
+    }
+    std::printf(" %016llx\n", static_cast<unsigned long long>(hash));
+}
+
+int main(int n_arguments, char** arguments) {
+    if (n_arguments != 4) return 2;
+    const std::string texts = content(arguments[1]), lines = content(arguments[3]);
+    const std::unique_ptr<BpeEncoder> encoder = encoder_of(content(arguments[2]));
+    encoder->prepare();
+    for (std::size_t at = 0; at < texts.size();) {
+        std::uint32_t size;
+        std::memcpy(&size, &texts[at], sizeof size);
+        at += sizeof size;
+        const std::vector<byte_t> text(
+            texts.begin() + static_cast<std::ptrdiff_t>(at), texts.begin() + static_cast<std::ptrdiff_t>(at + size));
+        const byte_t* const begin = text.data();
+        std::printf("%u", size);
+        for (const Preset preset : PRESETS) {
+            show_pretokens(preset, begin, begin + size, *encoder);
+        }
+        show_transcoded(begin, begin + size);
+        show_places(begin, size);
+        at += size;
+    }
+    std::vector<char> out(lines.size() + JsonLines::SPARE);
+    Interrupt interrupt(no_signals);
+    for (std::size_t at = 0; at < lines.size();) {
+        JsonLines reader(&lines[at], lines.size() - at, "text", out.data());
+        reader.run(interrupt);
+        const std::size_t size = reader.ends().empty() ? 0 : static_cast<std::size_t>(reader.ends().back());
+        std::printf(
+            "%zu %zu %016llx\n", reader.n_lines(), size, static_cast<unsigned long long>(digest(out.data(), size)));
+        at = static_cast<std::size_t>(reader.at() - lines.data());
+        at = lines.find('\n', at);  // of a line that is for Python's reader
+        at = at == std::string::npos ? lines.size() : at + 1;
+    }
+}
