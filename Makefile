@@ -5,6 +5,7 @@
 # make bench  our trainer and its peers on one file (FILE=path; default: the standard library's sources)
 # make bench-encode  our encoder and its peers, likewise
 # make bench-fresh  our encoder and its peers on a dozen kinds of text, each seen once
+# make bench-shards  shards beside arrays of ids (FILE=path TOKENIZER=folder)
 # make notebooks  run the notebooks and store what they show
 # make lint   ruff, mypy, clang-format, compiler warnings
 # make test-lowest  the tokenizer's tests on the lowest transformers and tokenizers there is support for
@@ -22,7 +23,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-all test-lowest setup bench bench-encode bench-fresh notebooks lint explore fuzz mutants attack debug-test debug-fuzz debug-attack tsan-test clean
+.PHONY: demo test test-all test-lowest setup bench bench-encode bench-fresh bench-shards notebooks lint explore fuzz mutants attack debug-test debug-fuzz debug-attack tsan-test clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
@@ -44,6 +45,9 @@ bench-encode: $(VENV)/bench-extras
 # transformers needs another release of tokenizers.
 bench-fresh: $(VENV)/bench-extras $(VENV)-tokenizers-1/installed
 	$(BIN)/python benchmarks/fresh.py --tokenizers-1 $(VENV)-tokenizers-1/bin/python $(FILE)
+
+bench-shards: $(VENV)/bench-extras
+	$(BIN)/python benchmarks/shards.py $(FILE) --tokenizer $(TOKENIZER)
 
 notebooks: $(VENV)/test-extras
 	$(BIN)/python notebooks/run.py

@@ -23,7 +23,7 @@ struct WholeRules {
         return false;
     }
 
-    // As in scan.hpp; works without SSE2, too.
+    // As in scan.hpp; works without vectors, too.
     class Starts {
     public:
         static constexpr std::ptrdiff_t STEP = std::numeric_limits<std::ptrdiff_t>::max();

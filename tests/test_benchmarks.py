@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import toys
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
@@ -138,3 +139,13 @@ def test_a_page_without_a_place_for_tables_is_refused_at_once(encode, tmp_path):
     with pytest.raises(SystemExit, match=r"page\.md has no lines <!-- encode\.py --> and <!-- end -->"):
         encode.main(text=[str(tmp_path)], docs=page)
     assert page.read_text() == "<!-- encode.py -->\nno end\n"
+
+
+def test_shards_are_compared_with_arrays(english_text, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text(english_text[:50_000], encoding="utf-8")
+    toys.tokenizer().save_pretrained(tmp_path / "tokenizer")
+    output = run("shards.py", text, "--tokenizer", tmp_path / "tokenizer", "--rounds", "1")
+    rows = [line.split(" | ") for line in output.splitlines()[2:]]
+    assert [row[0] for row in rows] == ["| plain text", "| lines", "| JSON Lines", "| Parquet"]
+    assert all(float(row[4]) > 0 for row in rows)

@@ -159,15 +159,14 @@ class BinWriter(ShardWriter):
 
     def end(self) -> None:
         starts = np.concatenate([np.zeros(1, np.int64), *self.ends])
-        # A document too long for one of Megatron's sequences is several.
-        bounds = np.union1d(starts, np.arange(0, starts[-1], MAX_LENGTH))
+        bounds, places = sequences(starts)
         header = struct.pack("<QBQQ", 1, MEGATRON_CODES[self.dtype.name], len(bounds) - 1, len(starts))
         path = self.path.with_suffix(".idx")
         with open(temporary(path), "wb") as stream:
             stream.write(MEGATRON_MAGIC + header)
             stream.write(np.diff(bounds).astype("<i4").data)
             stream.write((bounds[:-1] * self.dtype.itemsize).astype("<i8").data)
-            stream.write(np.searchsorted(bounds, starts).astype("<i8").data)
+            stream.write(places.astype("<i8").data)
             publish(stream, path)  # before the .bin: none is without its .idx
 
     def finish(self) -> Shard:
@@ -178,6 +177,24 @@ class BinWriter(ShardWriter):
         temporary(self.path.with_suffix(".idx")).unlink(missing_ok=True)
         if not self.path.exists():
             self.path.with_suffix(".idx").unlink(missing_ok=True)
+
+
+def sequences(starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where Megatron's sequences begin and the last ends; the number of the sequence where each document begins.
+
+    A document too long for a sequence is several; one without tokens is none.
+
+    Args:
+        starts: Where documents begin, from 0 on, and the last ends.
+    Example:
+        >>> sequences(np.array([0, 0, 3, 5]))
+        (array([0, 3, 5]), array([0, 0, 1, 2]))
+    """
+    if starts[-1] > MAX_LENGTH:
+        bounds = np.union1d(starts, np.arange(0, starts[-1], MAX_LENGTH))
+        return bounds, np.searchsorted(bounds, starts)
+    is_new = np.diff(starts, prepend=-1) > 0  # without a sort: there may be many
+    return starts[is_new], np.cumsum(is_new) - 1
 
 
 class NpyWriter(ShardWriter):
