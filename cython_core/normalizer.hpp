@@ -156,13 +156,10 @@ private:
                 std::memcpy(to, content, SHORT);
                 to += n;
             };
-#ifdef HF_SCAFFOLD_SSE2
             // Writes 16 bytes, of which those before the next occurrence stay. 16 more may always be written.
-            const __m128i wanted = _mm_set1_epi8(static_cast<char>(pattern));
             while (stop - begin >= 16) {
-                const __m128i some = _mm_loadu_si128(reinterpret_cast<const __m128i*>(begin));
-                _mm_storeu_si128(reinterpret_cast<__m128i*>(to), some);
-                const auto found = static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(some, wanted)));
+                std::memcpy(to, begin, 16);
+                const unsigned found = Bytes16::load(begin).equal(pattern).bits();
                 const unsigned n_before = trailing_zeros(found | 1U << 16);
                 begin += n_before;
                 to += n_before;
@@ -170,7 +167,6 @@ private:
                 ++begin;
                 put_content();
             }
-#endif
             for (; begin != stop; ++begin) {
                 if (*begin == pattern) {
                     put_content();

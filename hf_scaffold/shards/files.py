@@ -180,7 +180,7 @@ class BinWriter(ShardWriter):
 
 
 def sequences(starts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where Megatron's sequences begin and the last ends; the number of the sequence where each document begins.
+    """Where Megatron's sequences begin and the last ends; with which of them each document begins.
 
     A document too long for a sequence is several; one without tokens is none.
 
