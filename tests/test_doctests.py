@@ -50,7 +50,6 @@ WITHOUT_EXAMPLES = {
     "report.html": f"{ELSEWHERE}make_report",
     "report.svg": f"{ELSEWHERE}figure_gain",
     "retrain": "a name that stays",
-    "shards.files": f"{ELSEWHERE}write_shards",
     "shards.index": f"{ELSEWHERE}write_shards",
     "tokenizer.hub": "it needs a Hub, which tests/tokenizer/test_hub.py has",
     "tokenizer.like": f"{ELSEWHERE}train_tokenizer",
