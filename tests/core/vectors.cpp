@@ -15,6 +15,7 @@
 
 #include "bpe_encoder.hpp"
 #include "json_lines.hpp"
+#include "metaspace.hpp"
 #include "scan.hpp"
 #include "transcode.hpp"
 
@@ -24,9 +25,6 @@ static std::string content(const char* path) {
     std::ifstream stream(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(stream), {}};
 }
-
-static const Preset PRESETS[] = {Preset::gpt2,  Preset::gpt2_digits, Preset::llama3,
-                                 Preset::gpt4o, Preset::metaspace,   Preset::metaspace_runs};
 
 static bool no_signals() { return false; }
 
@@ -49,17 +47,18 @@ static std::unique_ptr<BpeEncoder> encoder_of(const std::string& model) {
 }
 
 // Where pre-tokens begin and end, by windows where there are vectors; and whether one after the other is the same.
-static void show_pretokens(Preset preset, const byte_t* begin, const byte_t* end, const BpeEncoder& encoder) {
+template <class Rules>
+static void show_pretokens(Rules rules, const byte_t* begin, const byte_t* end, const BpeEncoder& encoder) {
     std::vector<std::ptrdiff_t> bounds, singly;
     std::vector<token_id_t> ids;
     BpeEncoder::Work work;
-    with_rules(preset, [&](auto rules) {
-        scan_by(rules, begin, end, [&](const byte_t* at, const byte_t* stop) {
-            bounds.push_back(stop - begin);
-            encoder.encode(at, static_cast<std::size_t>(stop - at), work, ids);
-        });
-        for (const byte_t* at = begin; at != end; singly.push_back(at - begin)) at = rules.next(at, end);
+    scan_in_batches(rules, begin, end, [&](const byte_t* const* at, std::size_t n) {
+        for (std::size_t i = 0; i < n; ++i) {
+            bounds.push_back(at[i + 1] - begin);
+            encoder.encode(at[i], static_cast<std::size_t>(at[i + 1] - at[i]), work, ids);
+        }
     });
+    for (const byte_t* at = begin; at != end; singly.push_back(at - begin)) at = rules.next(at, end);
     std::printf(
         " %zu:%016llx:%016llx%s", bounds.size(),
         static_cast<unsigned long long>(digest(bounds.data(), bounds.size() * sizeof bounds[0])),
@@ -113,9 +112,13 @@ int main(int n_arguments, char** arguments) {
             texts.begin() + static_cast<std::ptrdiff_t>(at), texts.begin() + static_cast<std::ptrdiff_t>(at + size));
         const byte_t* const begin = text.data();
         std::printf("%u", size);
-        for (const Preset preset : PRESETS) {
-            show_pretokens(preset, begin, begin + size, *encoder);
-        }
+        const auto show = [&](auto rules) { show_pretokens(rules, begin, begin + size, *encoder); };
+        show(Gpt2Rules<false>());
+        show(Gpt2Rules<true>());
+        show(Llama3Rules());
+        show(Gpt4oRules());
+        show(MetaspaceRules<false>());
+        show(MetaspaceRules<true>());
         show_transcoded(begin, begin + size);
         show_places(begin, size);
         at += size;
