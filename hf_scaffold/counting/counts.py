@@ -29,7 +29,12 @@ from hf_scaffold._utils.arguments import (
 )
 from hf_scaffold._utils.files import write_files
 from hf_scaffold.counting.files import read_parquet, to_parquet
-from hf_scaffold.counting.workers import count_in_processes, count_in_threads, resolve_workers
+from hf_scaffold.counting.workers import (
+    count_in_processes,
+    count_in_threads,
+    resolve_workers,
+    splitting_for,
+)
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, Corpus, Progress, describe_corpus, iter_documents
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
@@ -335,8 +340,8 @@ def count(
         alphabet: What merges start from: `"bytes"` (the default), or `"chars"`, the characters that the
             pre-tokenizer writes.
         text_field: The field of JSON Lines, or column of Parquet and `datasets`, that holds the text.
-        num_workers: Threads for the presets, processes for any other pre-tokenizer. None: one a CPU, 16 at
-            most; one process where processes are spawned, since these import the calling script again.
+        num_workers: Threads where native code splits, processes for other pre-tokenizers. None: one a CPU,
+            16 at most; one process where processes are spawned, since these import the calling script again.
         max_pretoken_length: Bytes. Longer pre-tokens, which are data rather than words, are left out with a
             warning: training on one takes some 80 times its size in memory. None keeps all.
         show_progress: True for a bar; or a function called in this thread as f(bytes_read, bytes_total):
@@ -349,7 +354,7 @@ def count(
         ConfigurationError: an unknown preset, or a package that is not installed.
         CountOverflowError: a count is beyond 2**63 - 1.
     Cost: memory O(distinct pre-tokens * num_workers), whatever the size of the corpus; a long document
-        that can't be cut is held whole. The presets release the GIL.
+        that can't be cut is held whole. Native code releases the GIL.
     Example:
         >>> dict(count(["the cat", "the dog"]))
         {b' cat': 1, b' dog': 1, b'the': 2}
@@ -359,13 +364,13 @@ def count(
     if max_pretoken_length is not None:
         max_pretoken_length = whole("max_pretoken_length", max_pretoken_length, 1, reason="None keeps all")
     cutter = get_pre_tokenizer(pre_tokenizer, normalizer, alphabet)
-    preset = cutter.preset
-    num_workers = resolve_workers(num_workers, in_threads=preset is not None)
+    preset, splitting = cutter.preset, splitting_for(cutter)
+    num_workers = resolve_workers(num_workers, in_threads=splitting is not None)
     cut = None if preset is None else partial(last_cut, splitting=preset)
     with progress_shown(show_progress, "Counting", "B") as report:
         documents = iter_documents(corpus, text_field=text_field, cut=cut, progress=report)
-        if preset is not None:
-            counts = PreTokenCounts(*count_in_threads(documents, preset, num_workers), cutter)
+        if splitting is not None:
+            counts = PreTokenCounts(*count_in_threads(documents, splitting, num_workers), cutter)
         else:
             total = count_in_processes(documents, cutter, num_workers)
             counts = PreTokenCounts._from_sorted(sorted(total.items()), cutter)

@@ -1,5 +1,6 @@
 """Counting in several threads or processes; what is counted doesn't depend on how many."""
 
+import json
 import multiprocessing
 import signal
 import sys
@@ -15,7 +16,10 @@ from hf_scaffold._utils.arguments import whole
 from hf_scaffold._utils.process import n_cpus
 from hf_scaffold.counting.files import Rows
 from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.splitting.levels import Splitting, splitting_of, writes_bytes
+from hf_scaffold.splitting.patterns import RefusedError
 from hf_scaffold.text.corpus import batches
+from hf_scaffold.text.normalizers import marks_of
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
 
 _Result = TypeVar("_Result")
@@ -39,9 +43,22 @@ def _forks() -> bool:
     return (chosen or multiprocessing.get_all_start_methods()[0]) == "fork"  # the first is the default
 
 
-def count_in_threads(documents: Iterator[bytes], preset: str, num_workers: int) -> Rows:
+def splitting_for(pre_tokenizer: PreTokenizer) -> Splitting | None:
+    """What native code splits text by, if it makes the same pre-tokens."""
+    if pre_tokenizer.normalizer is not None:
+        return None
+    entry = json.loads(pre_tokenizer.to_json())["pre_tokenizer"]
+    if writes_bytes(entry) != (pre_tokenizer.alphabet == "bytes") or marks_of(entry):
+        return None  # characters that stand for bytes, or are put before the text
+    try:
+        return splitting_of(entry)
+    except RefusedError:
+        return None
+
+
+def count_in_threads(documents: Iterator[bytes], splitting: Splitting, num_workers: int) -> Rows:
     """The pre-tokens that a native scanner cuts, sorted."""
-    free = [PretokenCounter(preset) for _ in range(num_workers)]
+    free = [PretokenCounter(splitting) for _ in range(num_workers)]
 
     def add(texts: list[bytes]) -> None:
         counter = free.pop()
