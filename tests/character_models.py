@@ -48,7 +48,15 @@ NORMALIZERS = [
         ],
     },
 ]
-PRE_TOKENIZERS = [None, None, *METASPACES]
+PRE_TOKENIZERS = [
+    None,
+    None,
+    *METASPACES,
+    {"type": "Whitespace"},
+    {"type": "WhitespaceSplit"},
+    {"type": "BertPreTokenizer"},
+    {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False},
+]
 AFFIXES = ["", "", "", "##", "</w>", "_", "b", "#"]
 
 

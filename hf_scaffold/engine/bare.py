@@ -247,8 +247,9 @@ def why_general(definition: Definition) -> str | None:
 def why_not_by_byte(model: Model) -> str | None:
     """Why the compiled encoder can't take this model where symbols are bytes; None if it can."""
     settings = model.settings
-    if settings.get("unk_token") is not None or settings.get("byte_fallback"):
-        return "the model has an unk_token or byte_fallback"
+    replaces_unknown = settings.get("unk_token") is not None or settings.get("byte_fallback")
+    if replaces_unknown and -1 in model.numbers.byte_ids:
+        return "the model has an unk_token or byte_fallback, and not all bytes have tokens"
     if settings.get("continuing_subword_prefix") or settings.get("end_of_word_suffix"):
         return "the model marks parts of words"
     return None

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 import hf_scaffold as hs
 from hf_scaffold.engine import general
 from hf_scaffold.engine.dropout import stream
+from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
 
 REASONS = (
     None,
@@ -89,3 +90,15 @@ def test_many_texts_that_grow_take_no_more_room_each_time():
     ids, offsets = encoder.encode_batch_to_arrays(["  a" * 22_000] * 50)
     assert ids.tolist() == [1, 3] * 22_000 * 50
     assert offsets.tolist() == [44_000 * i for i in range(51)]
+
+
+@pytest.mark.parametrize("lacks", [None, "z"])
+def test_bytes_need_no_unknown_token_if_all_have_one(lacks):
+    vocab = {symbol: i for i, symbol in enumerate(["<unk>", *sorted(set(SYMBOL_TO_BYTE) - {lacks})])}
+    backend = Tokenizer(models.BPE(vocab, [], unk_token="<unk>", fuse_unk=True))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    files = backend.to_str(), json.dumps({"version": 1, "merges": [], "demolish": {}})
+    encoder, encode = twins(files)
+    assert (encoder.why_general is None) == (lacks is None)
+    for text in ("zzé z<unk>", "日本 zoo"):
+        assert encoder.encode(text) == encode(text)
