@@ -30,29 +30,16 @@ WORDS = [
     "1234567",
     "/",
     "\n\n",
-    "\t",
     "aB",
     "!?",
 ]
-ODD = ["\u0149", "\u017f", "\u0301", "\u2003", "\u2581", "\u2581\u2581", "\u3000", "\U0001d4b3"]
+ODD = [chr(code) for code in (0x149, 0x17F, 0x301, 0x2003, 0x2581, 0x3000, 0x1D4B3)]
+EDGES = [chr(code) for code in b"\x08\t\r\x0e\x1f !./:;@A[`az{\x7f"]  # of the ranges that are told apart
 
 
 def texts_of(dice):
     """Glued from all that scanners tell apart, of every length around those of vectors and windows."""
-    pieces = [
-        *native_cases.ODD,
-        *WORDS,
-        "/",
-        "\n\n",
-        "\t",
-        "aB",
-        "Ab",
-        "!?",
-        "\u0149",
-        "\u0301",
-        "\U0001d4b3",
-        "\u3000",
-    ]
+    pieces = [*native_cases.ODD, *WORDS, *ODD, *EDGES]
     texts = ["", *(c * n for c in "a é語\n'1" for n in (1, 15, 16, 17, 58, 59, 62, 63, 64, 65, 300))]
     texts += ["".join(dice.choices(pieces, k=dice.randrange(1, 200))) for _ in range(1500)]
     # Few kinds of pieces, so that rare neighbours meet.

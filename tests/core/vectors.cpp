@@ -18,6 +18,7 @@
 #include "metaspace.hpp"
 #include "scan.hpp"
 #include "transcode.hpp"
+#include "window.hpp"
 
 using namespace hf_scaffold;
 
@@ -64,6 +65,21 @@ static void show_pretokens(Rules rules, const byte_t* begin, const byte_t* end, 
         static_cast<unsigned long long>(digest(bounds.data(), bounds.size() * sizeof bounds[0])),
         static_cast<unsigned long long>(digest(ids.data(), ids.size() * sizeof ids[0])),
         bounds == singly ? "" : " OTHERS ONE BY ONE");
+}
+
+// The masks of windows that begin anywhere, inside characters, too. Plain loops don't need them.
+template <bool has_cases>
+static void show_windows(const byte_t* begin, const byte_t* end) {
+    std::uint64_t hash = 0;
+    for (const byte_t* at = begin; end - at >= static_cast<std::ptrdiff_t>(WINDOW_SIZE) + 3; ++at) {
+        const Window<has_cases> w(at, at);
+        for (const std::uint64_t mask :
+             {w.letters, w.numbers, w.digits, w.spaces, w.blanks, w.newlines, w.quotes, w.long_spaces, w.tails, w.upper,
+              w.lower, w.marks, w.slashes}) {
+            hash = digest(&mask, sizeof mask, hash);
+        }
+    }
+    std::printf(" %016llx", static_cast<unsigned long long>(hash));
 }
 
 // Characters up to U+FFFF, as Python stores them, to UTF-8 and back.
@@ -119,6 +135,8 @@ int main(int n_arguments, char** arguments) {
         show(Gpt4oRules());
         show(MetaspaceRules<false>());
         show(MetaspaceRules<true>());
+        show_windows<false>(begin, begin + size);
+        show_windows<true>(begin, begin + size);
         show_transcoded(begin, begin + size);
         show_places(begin, size);
         at += size;
