@@ -15,10 +15,10 @@
 
 namespace hf_scaffold {
 
-// Scans the text in pieces, cut where that changes nothing, and polls between them.
-template <class Each>
+// Scans the text in pieces, cut where that changes nothing, and polls between them. Calls sink as scan_in_batches().
+template <class Sink>
 void scan_in_pieces(
-    const Splitting& splitting, const byte_t* text, const byte_t* end, Interrupt& interrupt, Each each) {
+    const Splitting& splitting, const byte_t* text, const byte_t* end, Interrupt& interrupt, Sink sink) {
     static constexpr std::ptrdiff_t PIECE = std::ptrdiff_t{1} << 20;
     std::ptrdiff_t size = PIECE;
     while (text != end) {
@@ -28,7 +28,7 @@ void scan_in_pieces(
             size *= 2;  // text without a cut is read a constant number of times
             continue;
         }
-        scan(splitting, text, stop, each);
+        scan_in_batches(splitting, text, stop, sink);
         interrupt.poll();
         text = stop;
         size = PIECE;
@@ -37,19 +37,24 @@ void scan_in_pieces(
 
 inline void count_pretokens(
     PretokenTable& table, const Splitting& splitting, const byte_t* text, const byte_t* end, Interrupt& interrupt) {
-    scan_in_pieces(splitting, text, end, interrupt, [&](const byte_t* at, const byte_t* stop) {
-        table.add(at, static_cast<std::size_t>(stop - at), static_cast<std::size_t>(end - at));
-    });
+    const auto add = [&](const byte_t* const* bounds, std::size_t n, const byte_t* dropped = nullptr) {
+        table.add(bounds, n, dropped, end);
+    };
+    scan_in_pieces(splitting, text, end, interrupt, add);
 }
 
 // Appends the start and the end of each pre-token of the text.
 inline void append_offsets(
     std::vector<std::int64_t>& offsets, const Splitting& splitting, const byte_t* text, const byte_t* end,
     Interrupt& interrupt) {
-    scan_in_pieces(splitting, text, end, interrupt, [&](const byte_t* at, const byte_t* stop) {
-        offsets.push_back(at - text);
-        offsets.push_back(stop - text);
-    });
+    const auto append = [&](const byte_t* const* bounds, std::size_t n, const byte_t* dropped = nullptr) {
+        for (std::size_t i = 0; i < n; ++i) {
+            if (dropped != nullptr && dropped[i]) continue;
+            offsets.push_back(bounds[i] - text);
+            offsets.push_back(bounds[i + 1] - text);
+        }
+    };
+    scan_in_pieces(splitting, text, end, interrupt, append);
 }
 
 // Writes the pre-tokens' concatenated bytes, their ends in these, and their counts.

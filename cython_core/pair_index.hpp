@@ -3,6 +3,7 @@
 // A pair appears once, everywhere at the same time (see trainer.pyx), with all its cells in ascending order. Later
 // merges nearby lower its frequency and leave some of its cells stale, which the reader detects; none are ever added.
 // So a whole run files at most three cells for each symbol of the corpus: one at the start and two per replacement.
+// Of the latter, about half take the place of the merged pair's cells.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +17,21 @@
 
 #include "hash_seed.hpp"
 #include "pair_key.hpp"
+#include "simd.hpp"
 #include "widths.hpp"
 
 namespace hf_scaffold {
 
-// Bump allocation for lists that live as long as the index.
+// Bump allocation for lists, most of which live as long as the index.
 class CellArena {
 public:
     position_t* allocate(std::size_t size) {
+        if (size <= spare_left_) {
+            position_t* const cells = spare_;
+            spare_ += size;
+            spare_left_ -= size;
+            return cells;
+        }
         if (size > left_) {
             const std::size_t room = std::max(size, BLOCK);
             std::unique_ptr<position_t[]> block(new position_t[room]);
@@ -37,11 +45,19 @@ public:
         return cells;
     }
 
+    // Memory that was allocated here and is no longer needed is handed out again, until there is other such memory.
+    void reuse(position_t* cells, std::size_t size) {
+        spare_ = cells;
+        spare_left_ = size;
+    }
+
 private:
     static constexpr std::size_t BLOCK = std::size_t{1} << 18;
     std::vector<std::unique_ptr<position_t[]>> blocks_;
     position_t* next_ = nullptr;
     std::size_t left_ = 0;
+    position_t* spare_ = nullptr;
+    std::size_t spare_left_ = 0;
 };
 
 struct Pair {
@@ -71,11 +87,23 @@ public:
         return slot.pair;
     }
 
+    // Starts loading what find() and find_or_add() will need.
+    void prefetch_pair(token_id_t left, token_id_t right) const {
+        if (!slots_.empty()) prefetch(&slots_[key_.of(pair_key(left, right)) & (slots_.size() - 1)]);
+    }
+
     // Allocates the pair's cells. The caller fills them in ascending order.
     position_t* allocate_cells(std::uint32_t pair, position_t size) {
         pairs_[pair].cells = cells_.allocate(size);
         pairs_[pair].size = size;
         return pairs_[pair].cells;
+    }
+
+    // The pair needs its cells no more; the next pairs' cells may take their place.
+    void release_cells(Pair* pair) {
+        cells_.reuse(pair->cells, pair->size);
+        pair->cells = nullptr;
+        pair->size = 0;
     }
 
     // The most slots a look-up visits. O(slots).

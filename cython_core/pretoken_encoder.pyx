@@ -81,9 +81,11 @@ cdef class PretokenEncoder:
         """Make encoding faster from now on. `encode` does so itself if given much."""
         self.encoder.prepare()
 
-    def encode(self, const unsigned char[::1] data, const long long[::1] offsets):
+    def encode(self, const unsigned char[::1] data, const long long[::1] offsets, *, bool prepare=True):
         """Encode the pre-tokens data[offsets[i] : offsets[i + 1]]; releases the GIL.
 
+        Args:
+            prepare: Whether to prepare() first if this is much.
         Returns:
             int32 ids of all pre-tokens, concatenated, and n + 1 int64 offsets into them.
         Raises:
@@ -94,7 +96,7 @@ cdef class PretokenEncoder:
         cdef vector[long long] ends
         if n < 0 or offsets[0] != 0 or offsets[n] != data.shape[0]:
             raise ValueError("offsets must ascend from 0 to the length of data")
-        if data.shape[0] >= MUCH:
+        if prepare and data.shape[0] >= MUCH:
             self.prepare()
         with nogil:
             encode_all(self.encoder, data, offsets, ids, ends)

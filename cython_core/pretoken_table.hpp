@@ -12,6 +12,8 @@
 #include "byte_string.hpp"
 #include "hash_seed.hpp"
 #include "interrupt.hpp"
+#include "large_array.hpp"
+#include "simd.hpp"
 #include "utf8.hpp"
 #include "widths.hpp"
 
@@ -25,18 +27,19 @@ inline bool comes_before(const byte_t* a, std::size_t a_length, const byte_t* b,
 
 // A pre-token of the table. Its bytes are valid until the table changes.
 struct CountedPretoken {
-    std::uint64_t prefix;  // the first eight bytes, big-endian, zero-padded: decides most comparisons
+    std::uint64_t prefix[2];  // the first sixteen bytes, big-endian, zero-padded: they decide most comparisons
     const byte_t* bytes;
     std::size_t length;
     count_t count;
 
     CountedPretoken(const byte_t* bytes, std::size_t length, count_t count)
-        : prefix(0), bytes(bytes), length(length), count(count) {
-        for (std::size_t i = 0; i < 8; ++i) prefix = prefix << 8 | (i < length ? bytes[i] : 0);
+        : prefix{}, bytes(bytes), length(length), count(count) {
+        for (std::size_t i = 0; i < 16; ++i) prefix[i / 8] = prefix[i / 8] << 8 | (i < length ? bytes[i] : 0);
     }
 
     bool operator<(const CountedPretoken& other) const {
-        if (prefix != other.prefix) return prefix < other.prefix;
+        if (prefix[0] != other.prefix[0]) return prefix[0] < other.prefix[0];
+        if (prefix[1] != other.prefix[1]) return prefix[1] < other.prefix[1];
         return comes_before(bytes, length, other.bytes, other.length);
     }
 };
@@ -48,24 +51,29 @@ class PretokenTable {
 public:
     explicit PretokenTable(HashKey key = {}) : key_(key) {}
 
-    // Adds `count` > 0 occurrences of a pre-token of `length` > 0 bytes. `readable` >= length bytes may be read there.
-    // Throws std::overflow_error, changing nothing, if the sum exceeds 2**63 - 1.
-    void add(const byte_t* bytes, std::size_t length, std::size_t readable, count_t count = 1) {
-        if (length > INLINE) return add_long(bytes, length, count);
-        const TwoWords words = two_words(bytes, length, readable);
-        const Slot key{{words.low, words.high}, length, count};
-        Slot& slot = find(hash_of(key), [&](const Slot& other) {
-            return other.words[0] == key.words[0] && other.words[1] == key.words[1] && other.length == length;
-        });
-        slot.length != 0 ? increase(slot, count) : insert(slot, key);
+    // Adds n occurrences: the i-th from bounds[i] to bounds[i + 1], not empty, but none where dropped[i]; dropped may be
+    // null. The bytes up to `end` may be read. Throws std::overflow_error if a count passes 2**63 - 1; those before it
+    // were added.
+    void add(const byte_t* const* bounds, std::size_t n, const byte_t* dropped, const byte_t* end) {
+        for (std::size_t i = 0; i < n; i += AT_ONCE) {
+            add_some(bounds + i, std::min(n - i, AT_ONCE), dropped == nullptr ? nullptr : dropped + i, end);
+        }
     }
 
     // Adds every count of the other table, which may be this one. Throws like add, with some of the counts added.
     void merge(const PretokenTable& other, Interrupt& interrupt) {
         Steps steps(interrupt);
-        for (const Slot& slot : other.slots_) {
+        const std::size_t n_slots = other.last_ + 1;
+        for (std::size_t i = 0; i < n_slots; ++i) {
             steps.next();
-            if (slot.length != 0) add(other.bytes_of(slot), slot.length, std::max(slot.length, INLINE), slot.count);
+            const std::size_t ahead = i + AHEAD;
+            if (ahead < n_slots && is_short(other.slots_[ahead])) {
+                prefetch(&slots_[hash_of(other.slots_[ahead]) & last_]);
+            }
+            const Slot slot = other.slots_[i];
+            if (slot.length == 0) continue;
+            const byte_t* const bytes = other.bytes_of(slot);
+            add(slot, is_short(slot) ? hash_of(slot) : key_.of(bytes, slot.length), bytes);
         }
     }
 
@@ -74,9 +82,9 @@ public:
     // The most slots a look-up visits. O(slots).
     std::size_t longest_probe() const {
         std::size_t longest = 0;
-        for (std::size_t i = 0; i < slots_.size(); ++i) {
+        for (std::size_t i = 0; i <= last_; ++i) {
             if (slots_[i].length == 0) continue;
-            const std::size_t passed = (i - hash_of(slots_[i])) & (slots_.size() - 1);
+            const std::size_t passed = (i - hash_of(slots_[i])) & last_;
             longest = std::max(longest, passed + 1);
         }
         return longest;
@@ -87,8 +95,9 @@ public:
         Steps steps(interrupt);
         std::vector<CountedPretoken> pretokens;
         pretokens.reserve(size_);
-        for (const Slot& slot : slots_) {
+        for (std::size_t i = 0; i <= last_; ++i) {
             steps.next();
+            const Slot& slot = slots_[i];
             if (slot.length != 0) pretokens.emplace_back(bytes_of(slot), slot.length, slot.count);
         }
         std::sort(pretokens.begin(), pretokens.end(), [&](const CountedPretoken& a, const CountedPretoken& b) {
@@ -99,7 +108,9 @@ public:
     }
 
 private:
-    static constexpr std::size_t INLINE = 16;
+    static constexpr std::size_t INLINE = 16, FIRST_SLOTS = 1 << 12;
+    static constexpr std::size_t AT_ONCE = 320;  // pre-tokens
+    static constexpr std::size_t AHEAD = 16;     // slots
 
     struct Slot {
         std::uint64_t words[2];  // up to 16 bytes: the bytes, zero-padded; longer: the hash and the offset in arena_
@@ -107,23 +118,68 @@ private:
         count_t count;
     };
 
+    static bool is_short(const Slot& slot) { return slot.length <= INLINE; }
+
     std::uint64_t hash_of(const Slot& slot) const {
-        return slot.length > INLINE ? slot.words[0] : key_.of(slot.words[0] + slot.length, slot.words[1]);
+        return is_short(slot) ? key_.of(slot.words[0] + slot.length, slot.words[1]) : slot.words[0];
     }
 
+    // A pointer into a short slot is valid as long as that.
     const byte_t* bytes_of(const Slot& slot) const {
-        if (slot.length > INLINE) return arena_.data() + slot.words[1];
+        if (!is_short(slot)) return arena_.data() + slot.words[1];
         return reinterpret_cast<const byte_t*>(slot.words);
     }
 
     // The slot that `matches`, or the empty one where it belongs.
     template <class Matches>
     Slot& find(std::uint64_t hash, Matches matches) {
-        const std::size_t last = slots_.size() - 1;
-        for (std::size_t index = hash & last;; index = (index + 1) & last) {
+        for (std::size_t index = hash & last_;; index = (index + 1) & last_) {
             Slot& slot = slots_[index];
             if (slot.length == 0 || matches(slot)) return slot;
         }
+    }
+
+    // In two passes, so that the memory serves many at a time.
+    void add_some(const byte_t* const* bounds, std::size_t n, const byte_t* dropped, const byte_t* end) {
+        Slot keys[AT_ONCE];
+        std::uint64_t hashes[AT_ONCE];
+        for (std::size_t i = 0; i < n; ++i) {
+            const byte_t* const at = bounds[i];
+            const std::size_t length = static_cast<std::size_t>(bounds[i + 1] - at);
+            keys[i] = {{0, 0}, length, 1};
+            if (length <= INLINE) {
+                const TwoWords words = two_words(at, length, static_cast<std::size_t>(end - at));
+                keys[i].words[0] = words.low;
+                keys[i].words[1] = words.high;
+                hashes[i] = hash_of(keys[i]);
+            } else {
+                hashes[i] = key_.of(at, length);
+            }
+            prefetch(&slots_[hashes[i] & last_]);
+        }
+        for (std::size_t i = 0; i < n; ++i) {
+            if (dropped == nullptr || !dropped[i]) add(keys[i], hashes[i], bounds[i]);
+        }
+    }
+
+    // Adds the key's count. Of a long key, only that and the length are set.
+    void add(const Slot& key, std::uint64_t hash, const byte_t* bytes) {
+        const std::size_t length = key.length;
+        if (length > INLINE) return add_long(bytes, length, hash, key.count);
+        Slot& slot = find(hash, [&](const Slot& other) {
+            return other.words[0] == key.words[0] && other.words[1] == key.words[1] && other.length == length;
+        });
+        slot.length != 0 ? increase(slot, key.count) : insert(slot, key);
+    }
+
+    void add_long(const byte_t* bytes, std::size_t length, std::uint64_t hash, count_t count) {
+        Slot& slot = find(hash, [&](const Slot& other) {
+            return other.length == length && other.words[0] == hash && std::memcmp(bytes_of(other), bytes, length) == 0;
+        });
+        if (slot.length != 0) return increase(slot, count);
+        const Slot key{{hash, arena_.size()}, length, count};
+        arena_.insert(arena_.end(), bytes, bytes + length);
+        insert(slot, key);
     }
 
     static void increase(Slot& slot, count_t count) {
@@ -135,7 +191,7 @@ private:
 
     // Puts a new key into its empty slot, or grows first: at most 5 of 8 slots are ever taken.
     void insert(Slot& slot, const Slot& key) {
-        if ((size_ + 1) * 8 > slots_.size() * 5) {
+        if ((size_ + 1) * 8 > (last_ + 1) * 5) {
             grow();
             vacant(key) = key;
         } else {
@@ -148,27 +204,19 @@ private:
         return find(hash_of(key), [](const Slot&) { return false; });
     }
 
-    void add_long(const byte_t* bytes, std::size_t length, count_t count) {
-        const std::uint64_t hash = key_.of(bytes, length);
-        Slot& slot = find(hash, [&](const Slot& other) {
-            return other.length == length && other.words[0] == hash && std::memcmp(bytes_of(other), bytes, length) == 0;
-        });
-        if (slot.length != 0) return increase(slot, count);
-        const Slot key{{hash, arena_.size()}, length, count};
-        arena_.insert(arena_.end(), bytes, bytes + length);
-        insert(slot, key);
-    }
-
     void grow() {
-        std::vector<Slot> old(slots_.size() * 2);
+        const std::size_t n_old = last_ + 1;
+        LargeArray<Slot> old = make_large_zeros<Slot>(2 * n_old);
         old.swap(slots_);
-        for (const Slot& slot : old) {
-            if (slot.length != 0) vacant(slot) = slot;
+        last_ = 2 * n_old - 1;
+        for (std::size_t i = 0; i < n_old; ++i) {
+            if (old[i].length != 0) vacant(old[i]) = old[i];
         }
     }
 
     HashKey key_;
-    std::vector<Slot> slots_ = std::vector<Slot>(1 << 12);
+    LargeArray<Slot> slots_ = make_large_zeros<Slot>(FIRST_SLOTS);
+    std::size_t last_ = FIRST_SLOTS - 1;
     std::vector<byte_t> arena_;
     std::size_t size_ = 0;
 };

@@ -165,10 +165,10 @@ inline bool separates(CompiledRules rules, const byte_t* a, const byte_t* b) {
     return rules.splitter->separates(before, code_point_at(b, length));
 }
 
-// scan_by() for a splitting.
+// Calls sink(bounds, n) or sink(bounds, n, dropped) for batches of the text's pre-tokens.
 template <class Sink>
-void scan(const Splitting& splitting, const byte_t* at, const byte_t* end, Sink&& sink) {
-    with_rules(splitting, [&](auto rules) { scan_by(rules, at, end, sink); });
+void scan_in_batches(const Splitting& splitting, const byte_t* at, const byte_t* end, Sink&& sink) {
+    with_rules(splitting, [&](auto rules) { scan_in_batches(rules, at, end, sink); });
 }
 
 // The largest offset > 0 with characters on both sides that the rules separate, or 0. The text may be any bytes: only

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "simd.hpp"
 #include "unicode_classes.hpp"
 
 namespace hf_scaffold {
@@ -34,18 +35,30 @@ inline bool are_eight_ascii(const byte_t* at) {
     return (eight & 0x8080808080808080) == 0;
 }
 
+// The first byte that is not ASCII; `end` if all are.
+inline const byte_t* skip_ascii(const byte_t* at, const byte_t* end) {
+#ifdef HF_SCAFFOLD_VECTORS
+    for (; end - at >= 16; at += 16) {
+        const unsigned others = Bytes16::load(at).bits();
+        if (others != 0) return at + trailing_zeros(others);
+    }
+#else
+    while (end - at >= 8 && are_eight_ascii(at)) at += 8;
+#endif
+    while (at != end && *at < 0x80) ++at;
+    return at;
+}
+
 // The first byte that begins no whole character; `end` if there is none.
 inline const byte_t* end_of_valid_utf8(const byte_t* at, const byte_t* end) {
-    while (at != end) {
-        if (end - at >= 8 && are_eight_ascii(at)) {
-            at += 8;
-            continue;
-        }
-        const std::size_t length = character_length(at, end);
-        if (length == 0) break;
-        at += length;
+    while ((at = skip_ascii(at, end)) != end) {
+        do {
+            const std::size_t length = character_length(at, end);
+            if (length == 0) return at;
+            at += length;
+        } while (at != end && *at >= 0x80);
     }
-    return at;
+    return end;
 }
 
 inline bool is_valid_utf8(const byte_t* at, const byte_t* end) { return end_of_valid_utf8(at, end) == end; }

@@ -29,6 +29,7 @@ from hf_scaffold._utils.arguments import (
 )
 from hf_scaffold._utils.files import write_files
 from hf_scaffold.counting.files import read_parquet, to_parquet
+from hf_scaffold.counting.sums import exact_sum
 from hf_scaffold.counting.workers import (
     count_in_processes,
     count_in_threads,
@@ -43,6 +44,7 @@ Int64Array: TypeAlias = npt.NDArray[np.int64]
 PreTokenizerLike: TypeAlias = str | StockPreTokenizer | Tokenizer | PreTokenizer
 
 _MAX_COUNT = 2**63 - 1
+_ROWS = 1 << 12  # made Python objects at a time
 
 
 class PreTokenCounts(Mapping[bytes, int]):
@@ -124,12 +126,12 @@ class PreTokenCounts(Mapping[bytes, int]):
     @property
     def total(self) -> int:
         """Pre-tokens in the corpus."""
-        return sum(self.counts.tolist())
+        return exact_sum(self.counts)
 
     @property
     def n_bytes(self) -> int:
         """Bytes of all these."""
-        return sum(map(operator.mul, np.diff(self.offsets).tolist(), self.counts.tolist()))
+        return exact_sum(self.counts, np.diff(self.offsets))
 
     def merge(self, *others: "PreTokenCounts") -> "PreTokenCounts":
         """Add up tables, in any order and grouping.
@@ -191,8 +193,9 @@ class PreTokenCounts(Mapping[bytes, int]):
         return len(self.counts)
 
     def __iter__(self) -> Iterator[bytes]:
-        for start, end in pairwise(self.offsets.tolist()):
-            yield self.data[start:end]
+        for first in range(0, len(self), _ROWS):
+            for start, end in pairwise(self.offsets[first : first + _ROWS + 1].tolist()):
+                yield self.data[start:end]
 
     def __getitem__(self, pretoken: bytes | str) -> int:
         key = pretoken.encode(errors="surrogatepass") if isinstance(pretoken, str) else pretoken
@@ -271,7 +274,7 @@ class _Items(ItemsView[bytes, int]):
     _mapping: PreTokenCounts
 
     def __iter__(self) -> Iterator[tuple[bytes, int]]:
-        yield from zip(self._mapping, self._mapping.counts.tolist(), strict=True)
+        return zip(self._mapping, self._mapping.counts.tolist(), strict=True)
 
 
 def _read_only(values: npt.ArrayLike) -> Int64Array:

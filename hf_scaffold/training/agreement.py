@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold._core.trainer import MergeLoop
 from hf_scaffold.counting.counts import PreTokenCounts
+from hf_scaffold.counting.sums import exact_sum
 from hf_scaffold.text.symbols import NO_AFFIXES
 from hf_scaffold.training.parts import Encoders
 
@@ -161,7 +162,7 @@ class Trained:
         alike: Rows = state == _ALIKE
         unknown = np.flatnonzero(state == _UNKNOWN)
         exact = self._demolished(_of_rows((ids, ends), unknown))
-        alike[unknown] = rows_alike(exact, raw.encode(*_texts(self.counts, rows[unknown])))
+        alike[unknown] = rows_alike(exact, raw.encode(*_texts(self.counts, rows[unknown]), prepare=False))
         return alike, (np.diff(ends) == 1) & (ids[ends[:-1]] < self.bpe.vocab_size)
 
     def _with_wholes(self, rows: NDArray[np.int64], alike: Rows, is_token: Rows) -> Rows:
@@ -178,7 +179,7 @@ class Trained:
         if self.bpe.affixes == NO_AFFIXES:  # else a token's text may not be what it is elsewhere
             texts = self.bpe.texts_of(unknown)
             exact = self._demolished((unknown.astype(np.int32), np.arange(len(unknown) + 1)))
-            encoded = raw.encode(b"".join(texts), np.cumsum([0, *map(len, texts)]))
+            encoded = raw.encode(b"".join(texts), np.cumsum([0, *map(len, texts)]), prepare=False)
             states[unknown[~rows_alike(exact, encoded)]] = _UNLIKE
         return states
 
@@ -243,11 +244,10 @@ def _n_rules_without(bpe: Encoders, frequencies: Mapping[str, int], n: int) -> i
 
     A pair counts as often as its token occurs in the end, alone and in tokens that later rules made of it.
     """
-    rules = bpe.rules.tolist()
-    occurrences = [frequencies[token] for token in bpe.vocab]
+    occurrences = [*map(frequencies.__getitem__, bpe.vocab)]
     first, needed = 0, None
-    for rank in reversed(range(len(rules))):
-        left, right, token = rules[rank]
+    backwards = (np.ascontiguousarray(column[::-1]).data for column in bpe.rules.T)
+    for rank, left, right, token in zip(reversed(range(len(bpe.rules))), *backwards, strict=True):
         made = occurrences[token]
         if needed is None:
             needed = made + n
@@ -304,6 +304,5 @@ def rows_alike(first: EncodedRows, second: EncodedRows) -> Rows:
 
 
 def _occurrences(counts: PreTokenCounts, rows: Rows) -> int:
-    """How often these pre-tokens occur: summed in two halves, which can't overflow."""
-    high, low = counts.counts[rows] >> 32, counts.counts[rows] & 0xFFFFFFFF
-    return (int(high.sum()) << 32) + int(low.sum())
+    """How often these pre-tokens occur."""
+    return exact_sum(counts.counts[rows])

@@ -114,13 +114,16 @@ def _check_merges(bpe: Parts) -> None:
 def _are_made_in_order(bpe: Parts) -> bool:
     """Whether `_refuse_merges` would find nothing to refuse, in a tenth of the time."""
     vocab, merges, prefix = bpe.vocab, bpe.merges, bpe.affixes.prefix
-    if not vocab.keys() >= {*itertools.chain.from_iterable(merges), *bpe.merged_tokens}:
+    try:
+        rules = bpe.rules
+    except KeyError:  # a token is not in the vocabulary
         return False
-    if len({*merges}) < len(merges) or not (
+    pairs = rules[:, 0].astype(np.int64) << 32 | rules[:, 1]
+    if len(np.unique(pairs)) < len(merges) or not (
         not prefix or all(right.startswith(prefix) for _, right in merges)
     ):
         return False
-    n_fixed, n_rules, rules = len(bpe.fixed_tokens), len(merges), bpe.rules
+    n_fixed, n_rules = len(bpe.fixed_tokens), len(merges)
     ranks = np.arange(n_rules)
     made_at = np.full(len(vocab), n_rules)
     made_at[rules[::-1, 2]] = ranks[::-1]  # of several rules for a token the first

@@ -313,18 +313,20 @@ def raw_splits(
     left part wins.
     """
     strength = {token: frequency.get(token, 0) for token in tokens}
+    strength_of, prefix = strength.get, affixes.prefix
     lengths = sorted({*map(len, tokens)})
-    first_rules, prefix = affixes.first_rules(merges), affixes.prefix
+    rules = affixes.first_rules(merges).items()
+    split = {token for token, (left, right) in rules if left not in strength or right not in strength}
     splits: dict[str, Pair] = {}
     for token in tokens:
-        if token not in first_rules or strength.keys() >= {*first_rules[token]}:
+        if token not in split:
             continue
         first, last = affixes.cuts(token)
         strongest = -1
         for i in lengths[bisect_left(lengths, first) : bisect_right(lengths, last)]:
-            left = strength.get(token[:i], -1)
+            left = strength_of(token[:i], -1)
             if left > strongest:
-                weaker = min(left, strength.get(prefix + token[i:], -1))
-                if weaker > strongest:
-                    strongest, splits[token] = weaker, (token[:i], prefix + token[i:])
+                right = strength_of(prefix + token[i:], -1)
+                if right > strongest:
+                    strongest, splits[token] = min(left, right), (token[:i], prefix + token[i:])
     return splits
