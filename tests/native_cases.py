@@ -8,15 +8,26 @@ from functools import cache
 from typing import Any
 
 import character_models
+import split_cases
 import tokenizers
 import toys
 from tokenizers import AddedToken
+from tokenizers.pre_tokenizers import ByteLevel, Sequence
 
 from hf_scaffold.native.encodings import LazyEncodings
 from hf_scaffold.text.byte_level import symbols_to_bytes
 from hf_scaffold.text.pre_tokenizers import PRESETS, get_pre_tokenizer
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
+BYTES = ByteLevel(add_prefix_space=False, use_regex=False)
+# What splits text besides the presets, by compiled patterns.
+SPLITS = {
+    **{
+        name: Sequence([split_cases.PRE_TOKENIZERS[name], BYTES])
+        for name in ("qwen2", "deepseek", "cl100k", "o200k removed", "quoted", "removed, thrice", "bert")
+    },
+    "prefix space": ByteLevel(add_prefix_space=True),
+}
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 # Strings of scaffolds and of bytes' stand-ins, beginnings of each other, white space, and what isn't ASCII.
 ADDED = ["zona", "ana", "an", "na na", " b", "'s", "é", "語", "Ġ", "<|eos|>x", "_", "[w]", "\n", "🙂"]
@@ -86,7 +97,9 @@ class Tokenizer:
             normalizer=self.normalizer,
             **self.settings,
         )
-        tokenizer.backend_tokenizer.pre_tokenizer = get_pre_tokenizer(self.preset).pre_tokenizer
+        tokenizer.backend_tokenizer.pre_tokenizer = (
+            SPLITS.get(self.preset) or get_pre_tokenizer(self.preset).pre_tokenizer
+        )
         return tokenizer
 
 
@@ -134,7 +147,7 @@ def random_tokenizer(rng: random.Random) -> Tokenizer:
     return Tokenizer(
         size=rng.choice(toys.SIZES),
         characters=rng.choice([None, None, rng.randrange(1 << 32)]),
-        preset=rng.choice(list(PRESETS)),
+        preset=rng.choice([*PRESETS, *SPLITS]),
         post_processor=rng.choice(list(toys.POST_PROCESSORS)),
         normalizer=rng.choice(["none"] * len(toys.NORMALIZERS) + list(toys.NORMALIZERS)),
         added=tuple((content, {flag: rng.random() < 0.4 for flag in FLAGS}) for content in added),
