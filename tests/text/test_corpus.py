@@ -541,6 +541,8 @@ BAD_LINES = [
     b'{"text": "\\udc00\\ud800"}',
     b'{"text": "a\tb"}',
     b'{"text": "a", "other": "\x01"}',
+    b'{"text": "a tab\tamong many characters that may be in strings"}',
+    b'{"text": "a", "other": "a \x1f among many characters that may be in strings"}',
     b'{"text": "\\x"}',
     b'{"text": "\\u12g4"}',
     b'{"text": "\\u+123"}',
