@@ -80,6 +80,8 @@ public:
 private:
     friend class Spelling;
 
+    bool has_affixes() const { return !prefix_.empty() || !suffix_.empty(); }
+
     // A character has at most four bytes, so it is its own key.
     static std::uint32_t key(const byte_t* bytes, std::size_t n) {
         std::uint32_t key = 0;
@@ -189,7 +191,7 @@ public:
                 add(token);
                 after_unknown = false;
             } else if (characters.byte_ids_[0] != NO_ID) {
-                if (marks_continuing_ || marks_end_) return false;
+                if (marks_continuing_ || marks_end_ || characters.has_affixes()) return false;
                 const Bytes& loose = loose_[static_cast<std::size_t>(token - first_loose_)];
                 for (std::size_t i = 0; i < loose.n; ++i) add(characters.byte_ids_[loose.bytes[i]]);
             } else if (characters.unknown_ == NO_ID) {

@@ -12,6 +12,7 @@ import hf_scaffold as hs
 from hf_scaffold.engine import general
 from hf_scaffold.engine.dropout import stream
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
+from hf_scaffold.text.symbols import BYTE_TOKENS
 
 REASONS = (
     None,
@@ -102,3 +103,12 @@ def test_bytes_need_no_unknown_token_if_all_have_one(lacks):
     assert (encoder.why_general is None) == (lacks is None)
     for text in ("zzé z<unk>", "日本 zoo"):
         assert encoder.encode(text) == encode(text)
+
+
+def test_bytes_of_affixes_come_even_where_no_character_has_a_token():
+    vocab = {token: i for i, token in enumerate(BYTE_TOKENS)}
+    settings = {"byte_fallback": True, "continuing_subword_prefix": "##", "end_of_word_suffix": "</w>"}
+    backend = Tokenizer(models.BPE(vocab, [], **settings))
+    encoder, encode = twins((backend.to_str(), json.dumps({"version": 1, "merges": [], "demolish": {}})))
+    prepare(encoder)
+    assert encoder.encode("né") == encode("né") == [*"n##é</w>".encode()]
