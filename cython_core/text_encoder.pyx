@@ -5,7 +5,7 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_S
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cython cimport view
-from libc.stdint cimport INT64_MAX, int64_t, uint16_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint16_t, uint64_t
 from libc.stdlib cimport free
 from libcpp.memory cimport make_shared, shared_ptr, unique_ptr, weak_ptr
 from libcpp.string cimport string
@@ -14,6 +14,7 @@ from libcpp.vector cimport vector
 from bpe_encoder cimport MUCH, BpeEncoder, add_rules, checked, set_replacements, set_symbols
 from interrupt cimport Interrupt
 from presets cimport Preset, Splitting, splitting_of
+from rows cimport piece_size
 from widths cimport token_id_t
 
 
@@ -129,6 +130,16 @@ cdef extern from "text_encoder.hpp" namespace "hf_scaffold" nogil:
     int OK "hf_scaffold::Batch::OK"
     int NOT_TEXT "hf_scaffold::Batch::NOT_TEXT"
     int UNSURE "hf_scaffold::Batch::UNSURE"
+
+
+cdef extern from "locator.hpp" namespace "hf_scaffold" nogil:
+    cppclass Span:
+        pass
+
+    cppclass LocatorBatch:
+        void add(Text, const token_id_t*, size_t, Span*) except +
+        void run(Pipeline, const int32_t*, size_t, size_t, Interrupt&) except +
+        bint is_located(size_t)
 
 
 # A view of the characters; the string must outlive it. ASCII already is UTF-8. The worker that encodes another string
@@ -504,6 +515,57 @@ cdef class TextEncoder:
         cdef const token_id_t* ids = batch.get().ids().data()
         return [ids[i] for i in range(n)]
 
+    def locate(
+        self,
+        texts,
+        const token_id_t[::1] ids,
+        const int64_t[::1] offsets,
+        AddedTokenFinder added not None,
+        const int32_t[::1] lengths,
+        size_t n_threads=1,
+    ):
+        """Where each id stands in its text; releases the GIL.
+
+        Args:
+            texts: Sequence of n str.
+            ids, offsets: What `encode` returns for them.
+            added: As for `encode`.
+            lengths: int32: how many bytes each id's token has; 0 for none.
+        Returns:
+            int32, (len(ids), 6): the first character that the token covers, and one past the last; how many characters
+            of white space the token begins with, and ends with; its word, counted from 0; whether it is an added
+            token. And the indices of the texts that were not located, whose rows mean nothing: those that `encode`
+            could not encode, those with ids that don't spell them, and those of 2**31 characters or more.
+        Raises:
+            TypeError: something is not a str.
+            ValueError: the offsets are not n + 1, don't begin with 0, descend or leave the ids.
+        Cost: linear.
+        """
+        cdef tuple kept = tuple(texts)  # as in `encode`
+        cdef Py_ssize_t i, n = len(kept)
+        cdef int64_t begin = 0, end
+        cdef LocatorBatch batch
+        cdef Pipeline pipeline = self.pipeline(added)
+        cdef Interrupt interrupt
+        if offsets.shape[0] != n + 1 or offsets[0] != 0:
+            raise ValueError(f"{n} texts need {n + 1} offsets from 0 on, not {offsets.shape[0]}")
+        spans = numpy().zeros((ids.shape[0], 6), dtype=numpy().int32)
+        cdef int32_t[:, ::1] view = spans
+        cdef Span* out = <Span*>&view[0, 0] if ids.shape[0] else NULL
+        cdef const token_id_t* first = &ids[0] if ids.shape[0] else NULL
+        cdef const int32_t* sizes = &lengths[0] if lengths.shape[0] else NULL
+        for i in range(n):
+            end = offsets[i + 1]
+            if not begin <= end <= ids.shape[0]:
+                raise ValueError(f"text {i} from {begin} to {end} of {ids.shape[0]} ids")
+            if not isinstance(kept[i], str):
+                raise TypeError(f"expected str, not {type(kept[i]).__name__}")
+            batch.add(text_of(kept[i]), first + begin, end - begin, out + begin)
+            begin = end
+        with nogil:
+            batch.run(pipeline, sizes, lengths.shape[0], n_threads, interrupt)
+        return spans, [i for i in range(n) if not batch.is_located(i)]
+
     cdef Pipeline pipeline(self, AddedTokenFinder added):
         cdef Pipeline pipeline
         pipeline.splitting, pipeline.bpe = self.splitting, self.bpe.get()
@@ -745,24 +807,6 @@ cdef inline int64_t sum_of(int64_t size, int64_t more) except -1:
     if size > INT64_MAX - more:
         raise MemoryError()
     return size + more
-
-
-# How many ids a piece of a template has in this row; for a sequence, sets *begin to where it begins.
-cdef inline int64_t piece_size(
-    token_id_t piece, const int64_t[:, :, ::1] spans, Py_ssize_t row, Py_ssize_t n_ids, int64_t* begin
-) except -1 nogil:
-    cdef int64_t first, end
-    if piece >= 0:
-        return 1
-    if -1 - piece >= spans.shape[1]:
-        with gil:
-            raise ValueError(f"the template has sequence {-piece}, a row only {spans.shape[1]}")
-    first, end = spans[row, -1 - piece, 0], spans[row, -1 - piece, 1]
-    if not 0 <= first <= end <= n_ids:
-        with gil:
-            raise ValueError(f"row {row} goes from {first} to {end} of {n_ids} ids")
-    begin[0] = first
-    return end - first
 
 
 cdef inline Py_ssize_t put_piece(

@@ -196,32 +196,41 @@ OPTIONS = {
     "padding": [False, True, "longest", "max_length"],
     "truncation": [False, True, "only_first", "only_second", "longest_first"],
     "max_length": [None, 1, 3, 5, 8, 20, 40],
-    "stride": [0, 0, 0, 0, 0, 1, 2],
+    "stride": [0, 0, 1, 2, 5],
     "pad_to_multiple_of": [None, 4, 8],
     "padding_side": [None, "left", "right"],
     "return_tensors": [None, "np", "pt"],
     "return_token_type_ids": [None, True, False],
     "return_attention_mask": [None, True, False],
-    "return_overflowing_tokens": [False, False, False, True],
+    "return_overflowing_tokens": [False, True],
     "return_special_tokens_mask": [False, True],
-    "return_offsets_mapping": [False, False, False, True],
+    "return_offsets_mapping": [False, True],
     "return_length": [False, True],
     "split_special_tokens": [None, True, False],
 }
 
 
 def random_call(rng: random.Random, tokenizer: Tokenizer) -> Call:
-    def batch() -> list[str]:
-        return [random_input(rng, tokenizer) for _ in range(n)]
+    def one() -> Any:
+        if "is_split_into_words" not in options:
+            return random_input(rng, tokenizer)
+        return [random_input(rng, tokenizer) for _ in range(rng.choice([0, 1, 2, 2, 5]))]
 
     n = rng.choice([0, 1, 2, 3, 5])
     n_options = rng.choice([0, 1, 2, 4, len(OPTIONS)])
     options = {name: rng.choice(OPTIONS[name]) for name in rng.sample(list(OPTIONS), n_options)}
-    first, second = batch(), batch()
+    if rng.random() < 0.2:  # what overflows, with strides that fit more often
+        few = ["truncation", "padding", "return_tensors", "return_token_type_ids"]
+        options = {name: rng.choice(OPTIONS[name]) for name in few}
+        options |= {"return_overflowing_tokens": True, "return_offsets_mapping": True}
+        options |= {"max_length": rng.choice([6, 8, 12, 20]), "stride": rng.choice([0, 1, 2, 3])}
+    if rng.random() < 0.2:
+        options["is_split_into_words"] = True
+    first, second = [one() for _ in range(n)], [one() for _ in range(n)]
     text, text_pair = rng.choice(
         [
-            (random_input(rng, tokenizer), None),
-            (random_input(rng, tokenizer), random_input(rng, tokenizer)),
+            (one(), None),
+            (one(), one()),
             (first, None),
             (tuple(first), None),
             (first, second),
@@ -238,6 +247,25 @@ def describe(encoding: Any) -> dict[str, Any]:
     """All that an Encoding holds."""
     names = ("ids", "type_ids", "tokens", "word_ids", "sequence_ids", "offsets", "special_tokens_mask")
     return {name: getattr(encoding, name) for name in (*names, "attention_mask", "n_sequences")}
+
+
+def found(encoding: Any) -> list[Any]:
+    """What an Encoding finds of the first tokens, words and characters, and some beyond the last."""
+    places = [*range(min(len(encoding), 12) + 3), len(encoding), 10**6]
+    of_tokens = [
+        (encoding.token_to_sequence(i), encoding.token_to_chars(i), encoding.token_to_word(i)) for i in places
+    ]
+    of_sequences = [
+        (
+            encoding.char_to_token(i, sequence),
+            encoding.char_to_word(i, sequence),
+            encoding.word_to_tokens(i, sequence),
+            encoding.word_to_chars(i, sequence),
+        )
+        for i in places
+        for sequence in range(encoding.n_sequences)
+    ]
+    return [*of_tokens, *of_sequences, len(encoding), encoding.char_to_token(0)]
 
 
 def plain(value: Any) -> Any:
@@ -267,7 +295,7 @@ def form(outcome: Any, with_encodings: bool = True) -> Any:
     columns = [
         (name, type(value), str(getattr(value, "dtype", "")), plain(value)) for name, value in outcome.items()
     ]
-    encodings = [describe(encoding) for encoding in outcome.encodings] if with_encodings else None
+    encodings = [(describe(e), found(e)) for e in outcome.encodings] if with_encodings else None
     return columns, outcome.n_sequences, encodings
 
 

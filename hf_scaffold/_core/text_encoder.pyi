@@ -65,6 +65,15 @@ class TextEncoder:
         added: AddedTokenFinder,
         n_threads: int = 1,
     ) -> tuple[NDArray[np.int32], NDArray[np.int64], list[int]]: ...
+    def locate(
+        self,
+        texts: Sequence[str],
+        ids: NDArray[np.int32],
+        offsets: NDArray[np.int64],
+        added: AddedTokenFinder,
+        lengths: NDArray[np.int32] | array[int],
+        n_threads: int = 1,
+    ) -> tuple[NDArray[np.int32], list[int]]: ...
     def encode_one(self, text: str, added: AddedTokenFinder) -> list[int] | None: ...
 
 def framed(

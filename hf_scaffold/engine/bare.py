@@ -14,6 +14,7 @@ from hf_scaffold.engine.dropout import Dropout
 from hf_scaffold.engine.inputs import n_threads
 from hf_scaffold.engine.model import Model
 from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.text.presets import preset_of
 from hf_scaffold.splitting.levels import splitting_of, writes_bytes
 from hf_scaffold.text.normalizers import marks_of, steps_of
 from hf_scaffold.text.presets import reads_characters
@@ -44,6 +45,7 @@ class BareEncoder:
         if self.why_general is None and compiled is None:
             compiled = compiled_for(definition)
         self.compiled = compiled
+        self.why_located_generally = self.why_general or why_located_generally(definition)
         self.special = frozenset(token.content for token in definition.added_tokens if token.special)
         self.n_ids = definition.n_ids
         # Built on first use, without a lock: two threads at once build the same. Nor a cached_property, which
@@ -160,10 +162,34 @@ class BareEncoder:
         return self._with_rows(ids, ends, unsure, texts, allowed)
 
     def locate(self, text: str, ids: list[int], allowed: frozenset[str]) -> general.Located:
-        """Where the ids of a text stand in it, by `tokenizers`."""
+        """Where the ids of a text stand in it."""
+        import numpy as np
+
+        flat, ends = np.array(ids, np.int32), np.array([0, len(ids)])
+        spans = self.locate_batch([text], flat, ends, allowed)
+        if spans is not None:
+            offsets = [(begin, end) for begin, end in spans[:, :2].tolist()]
+            return general.Located(ids, offsets, spans[:, 4].tolist())
         if allowed not in self._locators:
             self._locators[allowed] = general.locator(self.definition, allowed)
         return self._locators[allowed](text, ids)
+
+    def locate_batch(
+        self, texts: Sequence[str], ids: Ids, ends: Offsets, allowed: frozenset[str]
+    ) -> Ids | None:
+        """Where all ids of the texts stand in them, as `TextEncoder.locate` has it.
+
+        Args:
+            ids, ends: As `encode_batch` returns them.
+        Returns:
+            None where only `tokenizers` can tell.
+        """
+        if self.compiled is None or self.why_located_generally is not None:
+            return None
+        threads = n_threads(sum(map(len, texts)))
+        lengths = self.definition.model.lengths
+        spans, unsure = self.compiled.locate(texts, ids, ends, self._finder(allowed), lengths, threads)
+        return None if unsure else spans
 
     def _with_rows(
         self, ids: Ids, offsets: Offsets, places: list[int], texts: Iterable[str], allowed: frozenset[str]
@@ -262,6 +288,15 @@ def why_not_by_character(model: Model) -> str | None:
         return "the unk_token is not in the vocabulary"
     if not model.settings.get("continuing_subword_prefix", "").isascii():
         return "the continuing_subword_prefix is not ASCII"  # `tokenizers` counts its characters as bytes
+    return None
+
+
+def why_located_generally(definition: Definition) -> str | None:
+    """Why only `tokenizers` can tell where ids stand in their text, though it need not encode it."""
+    if definition.normalizer is not None:
+        return "there is a normalizer"
+    if preset_of(definition.pre_tokenizer) is None:
+        return "the pre-tokenizer is none of the presets"
     return None
 
 

@@ -217,7 +217,8 @@ class Encoder:
         Returns:
             A named tuple of ids, offsets and word_ids, lists of one length. Offsets include leading spaces.
         Raises: As `encode`.
-        Cost: takes `tokenizers`, which is slower.
+        Cost: as `encode`; after a normalizer, or where `why_general` is set, it takes `tokenizers`, which is
+            slower.
         Example:
             >>> import hf_scaffold as hs
             >>> encoder = hs.train(hs.count(["hug hugs pug"]), vocab_size=258).encoder()

@@ -73,6 +73,17 @@ class Model:
         # The first scaffold token's id where ids are numbers: they follow the public ones.
         self.first_scaffold = max(vocab.values(), default=-1) + 1
         self._numbers: Numbers | None = None
+        self._lengths: array[int] | None = None
+
+    @property
+    def lengths(self) -> array[int]:
+        """How many symbols the token of each public id has; 0 of an id that no token has."""
+        if self._lengths is None:
+            lengths = array("i", bytes(4 * self.first_scaffold))
+            for token, token_id in self.vocab.items():
+                lengths[token_id] = len(token)
+            self._lengths = lengths
+        return self._lengths
 
     @property
     def numbers(self) -> Numbers:
@@ -148,6 +159,7 @@ class ModelOfFiles(Model):
             symbol: i for symbol in SYMBOL_TO_BYTE if (i := reader.public_id(symbol)) is not None
         }
         self._numbers = Numbers(ids_of_bytes(bytes_in_vocab), reader.rules, replacements)
+        self._lengths = None
         self._vocab_json, self._scaffold_json = reader.vocab_json, scaffold_json
 
     def __getattr__(self, name: str) -> Any:

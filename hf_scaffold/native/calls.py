@@ -1,7 +1,7 @@
 """Tokenizer calls on the compiled encoder: which it can take, and what they return.
 
 `ScaffoldTokenizerFast` asks here first. The answer is exactly that of the general path, the Rust backend,
-where a preset splits the text, and ids, masks and lengths are wanted; anything else is left to it. All that
+where a preset splits the text; anything else is left to it. All that
 is derived from a tokenizer is kept in its `cache`, and made anew once the backend's parts have changed.
 """
 
@@ -21,7 +21,15 @@ from hf_scaffold.engine.inputs import utf8_of
 from hf_scaffold.native.contract import Caller
 from hf_scaffold.native.encodings import LazyEncodings, encodings_of
 from hf_scaffold.native.plan import Plan, are_texts
-from hf_scaffold.native.rows import Row, Rows, in_form, listed_rows, makes_matrices, rows_of
+from hf_scaffold.native.rows import (
+    Row,
+    Rows,
+    in_form,
+    listed_rows,
+    makes_matrices,
+    rows_of,
+    sequence_ends,
+)
 from hf_scaffold.native.sessions import Ends, Ids, NotNativeError, session_of
 
 
@@ -51,11 +59,15 @@ def encode_plus(
         data["attention_mask"] = rows.attention_mask()
     if get("return_special_tokens_mask"):
         data["special_tokens_mask"] = rows.special_tokens_mask()
+    if plan.trim is not None and isinstance(rows, Rows):
+        data["offset_mapping"] = rows.offset_mapping(plan.trim)
     if get("return_length"):
         data["length"] = rows.length()
     return_tensors = get("return_tensors")
     if isinstance(rows, Rows):
-        data = in_form(data, rows, plan.is_batched, return_tensors)
+        if plan.overflows:
+            data["overflow_to_sample_mapping"] = rows.samples.tolist()
+        data = in_form(data, rows, plan.is_batched or plan.overflows, return_tensors)
     # As stock does for each row; only the length of a row counts.
     tokenizer._eventual_warn_about_too_long_sequence(
         range(rows.longest), get("max_length"), get("verbose", True)
@@ -66,14 +78,15 @@ def encode_plus(
 def encoded(plan: Plan) -> tuple[Row | Rows, LazyEncodings]:
     """The rows of a call, and their encodings."""
     bare, return_tensors = plan.session.bare, plan.options.get("return_tensors")
-    if plan.is_one_text and not (plan.shape or return_tensors or plan.dropout):
+    if plan.is_plain and not (return_tensors or plan.dropout):
         return Row(bare.encode(plan.texts[0], plan.allowed), plan.template), LazyEncodings(plan)
     if plan.makes_plain_lists:
         return listed_rows(plan), LazyEncodings(plan)
     ids, ends = bare.encode_batch(plan.texts, plan.allowed, plan.dropout)
     rows = rows_of(ids, ends, plan)
     rows.is_matrix = makes_matrices(return_tensors) and rows.are_equally_long
-    return rows, LazyEncodings(plan, partial(encodings_of, ids, ends) if plan.dropout else None)
+    draw = partial(encodings_of, ids, sequence_ends(ends, plan)) if plan.dropout else None
+    return rows, LazyEncodings(plan, rows, draw)
 
 
 def reason_against(tokenizer: Caller, text: Any, text_pair: Any, options: Mapping[str, Any]) -> str | None:

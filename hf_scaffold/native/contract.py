@@ -38,6 +38,7 @@ class Caller(Protocol):
 
     model_input_names: list[str]
     split_special_tokens: bool
+    pad_token: Any
     pad_token_id: int | None
     pad_token_type_id: int
     padding_side: str

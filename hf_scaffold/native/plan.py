@@ -13,15 +13,6 @@ from hf_scaffold.engine.dropout import Dropout
 from hf_scaffold.native.contract import Caller
 from hf_scaffold.native.sessions import NotNativeError, Session, Template, session_of
 
-# Arguments of a call that only the general path knows.
-GENERAL = {
-    "is_split_into_words": "is_split_into_words is set",
-    "return_overflowing_tokens": "overflowing tokens are asked for",
-    "return_offsets_mapping": "offsets are asked for",
-    "sanitize_control_tokens": "sanitize_control_tokens is set",
-}
-
-
 # Looking up an enum member takes as long as splitting a short text.
 NO_PADDING, NO_TRUNCATION = PaddingStrategy.DO_NOT_PAD, TruncationStrategy.DO_NOT_TRUNCATE
 
@@ -31,6 +22,7 @@ class Shape(NamedTuple):
 
     truncation: TruncationStrategy
     limit: int  # ids that a truncated row may have besides its special tokens
+    stride: int  # ids that what overflows has in common with what comes before
     padding: PaddingStrategy
     max_length: int | None
     multiple: int | None
@@ -50,23 +42,26 @@ class Shape(NamedTuple):
         """The shape that a call asks for.
 
         Raises:
-            NotNativeError: it is for the backend to refuse, or has a stride.
+            NotNativeError: it is for the backend to refuse.
         """
-        max_length, limit = options.get("max_length"), 0
+        max_length, limit, stride = options.get("max_length"), 0, 0
         if truncation is not NO_TRUNCATION:
             # The backend checks lengths and stride for the template, whether it is asked for or not.
-            least = max(session.template(n, True).n_specials for n in (1, 2))
-            if options.get("stride") or not least < (max_length or 0) < 1 << 62:
-                raise NotNativeError("the truncation is for the backend to refuse, or has a stride")
+            specials = [session.template(n, True).n_specials for n in (1, 2)]
+            stride = options.get("stride", 0)
+            if not max(specials) < (max_length or 0) < 1 << 62:
+                raise NotNativeError("the truncation is for the backend to refuse")
+            limit = (max_length or 0) - template.n_specials
+            if type(stride) is not int or not 0 <= stride <= (max_length or 0) - specials[0]:
+                raise NotNativeError("the stride is for the backend to refuse")
             if truncation is TruncationStrategy.ONLY_SECOND and template.n_sequences == 1:
                 raise NotNativeError("truncation is for the backend to refuse")
-            limit = (max_length or 0) - template.n_specials
         if padding is NO_PADDING:
             pad_id = 0
         elif not isinstance(pad_id, int) or pad_id > LARGEST_ID:
             raise NotNativeError("there is no padding token, or its id is for the backend to refuse")
         multiple, side = options.get("pad_to_multiple_of"), options.get("padding_side")
-        return cls(truncation, limit, padding, max_length, multiple, side, pad_id)
+        return cls(truncation, limit, stride, padding, max_length, multiple, side, pad_id)
 
     def width(self, longest: int) -> int:
         """How many ids a padded row has at least; the longest one has so many without padding."""
@@ -87,8 +82,8 @@ class Plan:
     """
 
     __slots__ = (
-        *("options", "dropout", "kind", "settings", "session", "texts", "is_batched", "is_one_text", "given"),
-        *("n_rows", "split_special_tokens", "template", "shape"),
+        *("options", "dropout", "kind", "settings", "session", "texts", "n_words", "is_batched", "is_plain"),
+        *("given", "n_rows", "split_special_tokens", "template", "shape", "overflows", "trim"),
     )
 
     def __init__(
@@ -100,9 +95,8 @@ class Plan:
         options: Mapping[str, Any],
     ) -> None:
         get = options.get
-        for name in GENERAL:
-            if get(name):
-                raise NotNativeError(GENERAL[name])
+        if get("sanitize_control_tokens"):
+            raise NotNativeError("sanitize_control_tokens is set")
         self.options, self.dropout = options, dropout
         # Other threads may change the tokenizer meanwhile. First comes what is its own, then the backend, so
         # that this has every token that the former names.
@@ -113,16 +107,26 @@ class Plan:
         pads = padding is not NO_PADDING
         pad_id = self.twin.pad_token_id if pads else None
         self.session = session = session_of(tokenizer)
-        self.texts, n_sequences, self.is_batched = sequences_of(text, text_pair)
-        self.is_one_text = not self.is_batched and n_sequences == 1
-        self.given = (text, text_pair) if self.is_one_text else (listed(text), listed(text_pair))
-        self.n_rows = len(self.texts) // n_sequences
+        words = get("is_split_into_words")
+        self.texts, self.n_words, n_sequences, self.is_batched = (words_of if words else sequences_of)(
+            text, text_pair
+        )
+        copy = copied if words else listed
+        is_one_text = not (self.is_batched or words) and n_sequences == 1
+        self.given = (text, text_pair) if is_one_text else (copy(text), copy(text_pair))
+        self.n_rows = len(self.texts if self.n_words is None else self.n_words) // n_sequences
         split = get("split_special_tokens")
         self.split_special_tokens = bool(tokenizer.split_special_tokens if split is None else split)
         self.template = template = session.template(n_sequences, bool(get("add_special_tokens", True)))
         self.shape = None
         if pads or truncation is not NO_TRUNCATION:
             self.shape = Shape.of(session, template, truncation, padding, pad_id, options)
+        self.overflows = bool(get("return_overflowing_tokens"))
+        if self.overflows:
+            session.kinds(template)  # raises if it can't be told what the post-processor makes of them
+        self.trim = session.trim() if get("return_offsets_mapping") else None
+        # One text, of which ids and what follows from their number is wanted.
+        self.is_plain = is_one_text and not (self.shape or self.overflows or self.trim)
 
     @property
     def allowed(self) -> frozenset[str]:
@@ -133,7 +137,8 @@ class Plan:
     def makes_plain_lists(self) -> bool:
         """Whether each text becomes a list of its own, whatever the others are."""
         is_shaped = self.shape or self.dropout or self.options.get("return_tensors")
-        return not is_shaped and self.template.n_sequences == 1
+        is_plain = self.n_words is None and not (self.overflows or self.trim)
+        return is_plain and not is_shaped and self.template.n_sequences == 1
 
     def returns(self, name: str) -> bool:
         """Whether the call returns attention_mask or token_type_ids."""
@@ -150,23 +155,63 @@ class Plan:
         return twin
 
 
-def sequences_of(text: Any, text_pair: Any) -> tuple[list[str], int, bool]:
-    """The sequences of all rows in turn, how many a row has, and whether it is a batch."""
+class Sequences(NamedTuple):
+    """What a call is to encode.
+
+    Args:
+        texts: Those of all sequences of all rows in turn.
+        n_words: How many texts each sequence has, where each is given in words; else a sequence is one text.
+        n_sequences: How many a row has.
+        is_batched: Whether rows are returned as such.
+    """
+
+    texts: list[str]
+    n_words: list[int] | None
+    n_sequences: int
+    is_batched: bool
+
+
+def sequences_of(text: Any, text_pair: Any) -> Sequences:
+    """The sequences of a text, a pair or a batch."""
     if isinstance(text, str):
         if not text_pair:
-            return [text], 1, False
+            return Sequences([text], None, 1, False)
         if isinstance(text_pair, str):
-            return [text, text_pair], 2, False
+            return Sequences([text, text_pair], None, 2, False)
     elif isinstance(text, (list, tuple)) and text and not isinstance(text_pair, str):
         if text_pair is None and are_texts(text):
-            return list(text), 1, True
+            return Sequences(list(text), None, 1, True)
         if text_pair is None or len(text_pair) == len(text):
             rows = list(text if text_pair is None else zip(text, text_pair, strict=True))
             if all(isinstance(row, (tuple, list)) and len(row) == 2 for row in rows):
                 texts = [item for row in rows for item in row]
                 if are_texts(texts):
-                    return texts, 2, True
+                    return Sequences(texts, None, 2, True)
     raise NotNativeError("neither a text nor a batch of texts or pairs of texts")
+
+
+def words_of(text: Any, text_pair: Any) -> Sequences:
+    """The sequences of a text, a pair or a batch that are given in words."""
+    if isinstance(text, (list, tuple)):
+        is_batched = bool(text) and isinstance(text[0], (list, tuple))
+        rows = list(text) if is_batched else [text]
+        if text_pair if not is_batched else text_pair is not None:
+            pairs = list(text_pair) if is_batched else [text_pair]
+            rows = [*zip(rows, pairs, strict=True)] if len(rows) == len(pairs) else []
+        if rows and all(are_words(row) for row in rows):
+            sequences, n_sequences = rows, 1
+        elif rows and all(isinstance(row, (list, tuple)) and len(row) == 2 for row in rows):
+            sequences, n_sequences = [sequence for row in rows for sequence in row], 2
+        else:
+            sequences, n_sequences = [None], 0
+        if all(are_words(words) for words in sequences):
+            texts = [word for words in sequences for word in words]
+            return Sequences(texts, [*map(len, sequences)], n_sequences, is_batched)
+    raise NotNativeError("neither words nor a batch of words or pairs of them")
+
+
+def are_words(sequence: Any) -> bool:
+    return isinstance(sequence, (list, tuple)) and are_texts(sequence)
 
 
 def are_texts(items: Iterable[Any]) -> bool:
@@ -176,3 +221,8 @@ def are_texts(items: Iterable[Any]) -> bool:
 def listed(texts: Any) -> Any:
     """A batch as it is now."""
     return texts if texts is None or isinstance(texts, str) else list(texts)
+
+
+def copied(words: Any) -> Any:
+    """Words, or lists of them, as they are now."""
+    return [*map(copied, words)] if isinstance(words, (list, tuple)) else words

@@ -6,6 +6,7 @@ import copy
 import json
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,9 @@ class Session:
     bare: BareEncoder
     frame: Tokenizer  # the backend with an empty model
     templates: dict[tuple[int, bool], Template] = field(default_factory=dict)
+    # Built on first use.
+    kinds_by_template: dict[tuple[int, bool], list[Kind]] = field(default_factory=dict)
+    strings: dict[int, str] = field(default_factory=dict)
 
     def allowed(self, split_special_tokens: bool) -> frozenset[str]:
         """The special tokens that are found in text."""
@@ -51,6 +55,34 @@ class Session:
             self.templates[key] = template
         return self.templates[key]
 
+    def kinds(self, template: Template) -> list[Kind]:
+        """What the template makes of each kind of row, by number; see `Kind`.
+
+        Raises:
+            NotNativeError: it can't be told.
+        """
+        key = template.n_sequences, template.adds_special_tokens
+        if key not in self.kinds_by_template:
+            self.kinds_by_template[key] = kinds_of(self.frame, template)
+        return self.kinds_by_template[key]
+
+    def trim(self) -> str:
+        """How the post-processor trims offsets, as `offsets_as_lists` takes it.
+
+        Raises:
+            NotNativeError: in ways of its own; or only the backend knows offsets.
+        """
+        if self.bare.why_located_generally is not None:
+            raise NotNativeError(f"offsets are asked for, and {self.bare.why_located_generally}")
+        return trim_of(entry_of(self.frame.post_processor))
+
+    @property
+    def tokens(self) -> dict[int, str]:
+        """Each id's token, as Encodings show it."""
+        if not self.strings:
+            self.strings = {token_id: token for token, token_id in self.bare.definition.ids.items()}
+        return self.strings
+
 
 @dataclass
 class Template:
@@ -59,6 +91,7 @@ class Template:
     ids: Ids  # -1 and -2 stand for the sequences
     types: list[int]
     specials: list[int]
+    adds_special_tokens: bool
     n_shown: int  # what BatchEncoding.n_sequences says; one more after a template of a template
     pieces: list[int] = field(init=False)  # ids, as a list
     before: list[int] = field(init=False)
@@ -72,6 +105,11 @@ class Template:
     @property
     def n_sequences(self) -> int:
         return sum(piece < 0 for piece in self.pieces)
+
+    @property
+    def is_first_first(self) -> bool:
+        """Whether the first sequence comes before the second."""
+        return self.pieces.index(-1) < (self.pieces.index(-2) if -2 in self.pieces else len(self.pieces))
 
     @property
     def n_specials(self) -> int:
@@ -96,7 +134,73 @@ def template_of(frame: Tokenizer, n_sequences: int, add_special_tokens: bool) ->
         raise NotNativeError("the post-processor leaves out a sequence, or repeats one")
     if max(ids) >= FIRST_MARK:
         raise NotNativeError("the post-processor adds ids that no token has")
-    return Template(np.array(ids, np.int32), framed.type_ids, framed.special_tokens_mask, framed.n_sequences)
+    types, specials = framed.type_ids, framed.special_tokens_mask
+    return Template(np.array(ids, np.int32), types, specials, add_special_tokens, framed.n_sequences)
+
+
+@dataclass
+class Kind:
+    """What the post-processor makes of a row, by what is in it.
+
+    A sequence is all there was, or the first part of what was truncated; or else it is one of the parts that
+    overflow. A kind's number is 1 if the first sequence is a part that overflows, plus 2 if the second is.
+    """
+
+    types: list[int]
+    tokens: list[str]
+
+
+def kinds_of(frame: Tokenizer, template: Template) -> list[Kind]:
+    """The kinds of rows, as the backend makes them of sequences of two tokens, each truncated to one."""
+    n = template.n_sequences
+    sequences = [truncated_to_one(i) for i in range(n)]
+    second = sequences[1] if n > 1 else None
+    framed = frame.post_process(sequences[0], second, template.adds_special_tokens)
+    rows = [framed, *framed.overflowing]
+    numbers = [0, 1] if n == 1 else [0, 1, 3, 2] if template.is_first_first else [0, 2, 3, 1]
+    if len(rows) != len(numbers) or not all(map(partial(is_of_kind, template), rows, numbers)):
+        raise NotNativeError("the post-processor treats overflowing tokens in ways of its own")
+    kinds = {number: Kind(row.type_ids, row.tokens) for number, row in zip(numbers, rows, strict=True)}
+    return [kinds[number] for number in sorted(kinds)]
+
+
+def truncated_to_one(sequence: int) -> Encoding:
+    """A first or second sequence of two tokens, of which the latter overflows."""
+    from hf_scaffold.tokenization_scaffold import with_type_id_1
+
+    mark = FIRST_MARK + 2 * sequence
+    tokens = Encoding.merge([one_token(mark), one_token(mark + 1)], growing_offsets=False)
+    tokens = with_type_id_1(tokens) if sequence else tokens  # as the general path does
+    tokens.truncate(1)
+    return tokens
+
+
+def is_of_kind(template: Template, row: Encoding, number: int) -> bool:
+    """Whether a row made of such sequences is as the template has it, apart from type ids."""
+    marks = {-1: FIRST_MARK + number % 2, -2: FIRST_MARK + 2 + number // 2}
+    pieces, places = template.pieces, range(len(template.pieces))
+    return (
+        row.ids == [marks.get(piece, piece) for piece in pieces]
+        and row.special_tokens_mask == template.specials
+        and row.n_sequences == template.n_sequences
+        and row.sequence_ids == [None if piece >= 0 else -1 - piece for piece in pieces]
+        and [row.token_to_sequence(i) for i in places] == row.sequence_ids
+        and all(row.offsets[i] == (0, 0) and row.word_ids[i] is None for i in places if pieces[i] >= 0)
+    )
+
+
+def trim_of(entry: dict[str, Any] | None) -> str:
+    trim, is_framed = "none", False
+    entries = [] if entry is None else [entry]
+    while entries:
+        part = entries.pop(0)
+        entries = part.get("processors", []) + entries
+        if part.get("trim_offsets"):
+            if trim != "none" or is_framed:
+                raise NotNativeError("the post-processor trims offsets in ways of its own")
+            trim = "all but prefix" if part["add_prefix_space"] else "all"
+        is_framed = is_framed or part["type"] not in ("ByteLevel", "Sequence")
+    return trim
 
 
 def one_token(token_id: int) -> Encoding:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hf_scaffold._core.pretoken_encoder import PretokenEncoder
+from hf_scaffold._core.spans import RowSpans, pieces_as_lists
 from hf_scaffold._core.text_encoder import (
     AddedTokenFinder,
     TextEncoder,
@@ -517,3 +518,131 @@ def test_short_pretokens_fill_it_as_before():
         encoder.encode(words, NONE)
     assert encoder.n_cached == len(words)
     assert encoder.cache_bytes < 4 * MIB
+
+
+# ---- where ids stand
+
+LENGTHS = int32(*[1] * 256)
+
+
+def test_ids_that_are_not_those_of_a_text_are_not_located():
+    encoder = plain_encoder()
+    good = int32(*b"a \xc3\xa9")
+    spans, unsure = encoder.locate(["a é"], good, int64(0, 4), NONE, LENGTHS)
+    assert (spans[:, :2].tolist(), unsure) == ([[0, 1], [1, 2], [2, 3], [2, 3]], [])
+    assert (spans[:, 4].tolist(), spans[:, 5].any()) == ([0, 1, 1, 1], False)
+    for ids in ([], [97], [*good, 97], [97, 97, 256, 97], [-1, 32, 195, 169], [HIGHEST] * 4):
+        _, unsure = encoder.locate(["a é"], int32(*ids), int64(0, len(ids)), NONE, LENGTHS)
+        assert unsure == [0]
+    for length in (0, -1, 2, 3, HIGHEST, -HIGHEST - 1):
+        lengths = LENGTHS.copy()
+        lengths[ord("a")] = length
+        assert encoder.locate(["a é"], good, int64(0, 4), NONE, lengths)[1] == [0]
+    assert encoder.locate(["a é"], good, int64(0, 4), NONE, LENGTHS[:100])[1] == [0]
+    assert encoder.locate(["a é"], good, int64(0, 4), NONE, LENGTHS[:0])[1] == [0]
+    added = AddedTokenFinder([("é", 300, False, True, False, False, False)])
+    assert encoder.locate(["a é"], good, int64(0, 4), added, LENGTHS)[1] == [0]
+    spans, unsure = encoder.locate(["a é"], int32(97, 300), int64(0, 2), added, LENGTHS)
+    assert (spans.tolist(), unsure) == ([[0, 1, 0, 0, 0, 0], [1, 3, 1, 0, 1, 1]], [])
+    assert encoder.locate(["\ud800"], int32(), int64(0, 0), NONE, LENGTHS)[1] == [0]
+
+
+@pytest.mark.parametrize(
+    "offsets", [(), (0,), (1, 2), (0, 3), (0, -1), (0, 2, 2), (0, 1 << 62), (0, -1 << 63)]
+)
+def test_ids_of_texts_that_are_not_there_are_refused(offsets):
+    with pytest.raises(ValueError, match=r"text"):
+        plain_encoder().locate(["ab"], int32(97, 98), int64(*offsets), NONE, LENGTHS)
+
+
+def test_texts_without_ids_are_located():
+    spans, unsure = plain_encoder().locate([], int32(), int64(0), NONE, LENGTHS)
+    assert (spans.shape, unsure) == ((0, 6), [])
+    assert plain_encoder().locate(["", ""], int32(), int64(0, 0, 0), NONE, LENGTHS)[1] == []
+
+
+SPANS = int32(*([i, i + 1, 0, 0, i // 2, 0] for i in range(10)))
+
+
+def row_spans(rows, template, padding, spans=SPANS, trim="none"):
+    return RowSpans(spans, int64(*rows), int32(*template), int64(*padding), trim)
+
+
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_spans_of_what_is_not_there_are_refused(name):
+    def made():
+        return row_spans(rows, template, padding)
+
+    rows, template, padding = BAD_ROWS[name]
+    for use in (
+        lambda: made().offsets(0, 1, []),
+        lambda: made().words(0, 1),
+        lambda: made().fill(np.zeros((1, 4, 2), np.int64)),
+    ):
+        if "padding" not in name or "fill" not in use.__code__.co_names:
+            with pytest.raises((ValueError, MemoryError)):
+                use()
+
+
+def test_places_that_are_not_there_are_refused():
+    spans = row_spans([[[2, 5]]], [-1, 7], [[1, 0]])
+    assert spans.offsets(0, 1, [0, 1, 2]) == [[(0, 0), (2, 3), (3, 4), (4, 5), (0, 0)]]
+    assert spans.words(0, 1) == [[None, 1, 1, 2, None]]
+    assert (spans.chars_of(0, 0, 2), spans.word_of(0, 0, 2), spans.token_at(0, 0, 4)) == ((4, 5), 2, 2)
+    assert (spans.tokens_of(0, 0, 1), spans.tokens_of(0, 0, 0), spans.token_at(0, 0, -5)) == (
+        (0, 2),
+        None,
+        None,
+    )
+    for row, sequence, token in [(1, 0, 0), (-1, 0, 0), (0, 1, 0), (0, -1, 0), (0, 0, 3), (0, 0, -1)]:
+        for of in (spans.chars_of, spans.word_of):
+            with pytest.raises(ValueError, match=r"row|token"):
+                of(row, sequence, token)
+        if token == 0:
+            for of in (spans.token_at, spans.tokens_of):
+                with pytest.raises(ValueError, match="row"):
+                    of(row, sequence, 0)
+    for first, last in [(0, 2), (-1, 1), (1, 0)]:
+        with pytest.raises(ValueError, match="rows"):
+            spans.words(first, last)
+    for shape in [(1, 4, 2), (2, 5, 2), (1, 5, 3)]:
+        with pytest.raises(ValueError, match="row"):
+            spans.fill(np.zeros(shape, np.int64))
+
+
+def test_spans_of_another_shape_are_refused():
+    for rows, padding, spans in [
+        (np.zeros((1, 1, 1)), [[0, 0]], SPANS),
+        ([[[0, 2]]], [[0, 0], [0, 0]], SPANS),
+        ([[[0, 2]]], [[0]], SPANS),
+        ([[[0, 2]]], [[0, 0]], SPANS[:, :5].copy()),
+    ]:
+        with pytest.raises(ValueError, match=r"shape|columns"):
+            row_spans(np.array(rows, np.int64), [-1], padding, spans)
+    with pytest.raises(KeyError):
+        row_spans([[[0, 2]]], [-1], [[0, 0]], trim="some")
+
+
+@pytest.mark.parametrize("trim", ["all", "all but prefix"])
+@pytest.mark.parametrize("span", itertools.product([-5, 0, 3, HIGHEST], repeat=4))
+def test_any_white_space_may_be_trimmed(span, trim):
+    """Numbers that no text has give numbers, too."""
+    [[(begin, end)]] = row_spans([[[0, 1]]], [-1], [[0, 0]], int32([*span, 0, 0]), trim).offsets(0, 1, [0])
+    assert isinstance(begin, int)
+    assert isinstance(end, int)
+
+
+def test_pieces():
+    values = [["a", "b"], ["c", "d"]]
+    assert pieces_as_lists(values, int64(1, 0), int64([2, 1], [0, 3])) == [["c", "c", "d"], ["b", "b", "b"]]
+    for kinds, sizes in [
+        ([2], [[1, 1]]),
+        ([-1], [[1, 1]]),
+        ([0], [[1]]),
+        ([0, 0], [[1, 1]]),
+        ([0], [[-1, 2]]),
+    ]:
+        with pytest.raises(ValueError, match="row"):
+            pieces_as_lists(values, int64(*kinds), int64(*sizes))
+    with pytest.raises(MemoryError):
+        pieces_as_lists(values, int64(0), int64([1 << 62, 1 << 62]))

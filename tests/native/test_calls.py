@@ -103,6 +103,9 @@ def test_a_wrong_answer_is_found_and_made_small(monkeypatch):
         def encode_to_lists(self, texts, *args):
             return self.encoder.encode_to_lists([text.replace("zo\t", "z\t") for text in texts], *args)
 
+        def locate(self, *args):
+            return self.encoder.locate(*args)
+
     monkeypatch.setattr("hf_scaffold.engine.bare.TextEncoder", lambda *args: Wrong(TextEncoder(*args)))
     made = Tokenizer(preset="llama3", added=(("é", {"lstrip": True}),), settings={"padding_side": "left"})
     call = Call(["some text", "more of zo\t it", ""], options={"padding": True, "return_length": True})
@@ -220,22 +223,6 @@ def test_torch_tensors_are_refused_without_torch(monkeypatch, native):
     tokenizer = toys.tokenizer(native=native)
     with pytest.raises(ImportError, match="Unable to convert output to PyTorch tensors"):
         tokenizer("Arizona zona", return_tensors="pt")
-
-
-@pytest.mark.parametrize("stride", [1, 2, 5])
-@pytest.mark.parametrize("overflowing", [False, True])
-def test_strides_and_overflow(stride, overflowing):
-    made = Tokenizer(post_processor="bos and eos")
-    texts = ["Arizona zona hug pun", "a", "banana" * 9]
-    options = {
-        "truncation": True,
-        "max_length": 9,
-        "return_overflowing_tokens": overflowing,
-        "stride": stride,
-    }
-    assert_alike(made, Call(texts, None, options), native=False)
-    del options["stride"]
-    assert_alike(made, Call(texts, None, options), native=not overflowing)
 
 
 @pytest.mark.parametrize(
@@ -483,14 +470,19 @@ def tokenizer():
         (("a",), {}, "native"),
         ((["a"], ["b"]), {"padding": True, "truncation": True, "max_length": 9}, "native"),
         (("a",), {"return_tensors": "np"}, "native"),
-        ((["a"],), {"is_split_into_words": True}, "general: is_split_into_words is set"),
-        (("a",), {"return_overflowing_tokens": True}, "general: overflowing tokens are asked for"),
-        (("a",), {"return_offsets_mapping": True}, "general: offsets are asked for"),
+        ((["a"],), {"is_split_into_words": True}, "native"),
+        (
+            ("a",),
+            {"is_split_into_words": True},
+            "general: neither words nor a batch of words or pairs of them",
+        ),
+        (("a",), {"return_overflowing_tokens": True}, "native"),
+        (("a",), {"return_offsets_mapping": True}, "native"),
         (("a",), {"sanitize_control_tokens": True}, "general: sanitize_control_tokens is set"),
         (
             ("a",),
-            {"truncation": True, "max_length": 9, "stride": 1},
-            "general: the truncation is for the backend to refuse, or has a stride",
+            {"truncation": True, "max_length": 9, "stride": 10},
+            "general: the stride is for the backend to refuse",
         ),
         (
             ("aaaaaaaaaa",),
