@@ -16,7 +16,7 @@ cdef extern from "Python.h":
     void PyObject_GC_UnTrack(PyObject*)
 
 
-cdef extern from "locator.hpp" namespace "hf_scaffold" nogil:
+cdef extern from "span.hpp" namespace "hf_scaffold" nogil:
     cppclass Span:
         int32_t begin, end, leading, trailing, word, is_added
 
