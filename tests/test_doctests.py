@@ -17,6 +17,7 @@ WITHOUT_EXAMPLES = {
     "splitting.kinds": "it is generated: tables only",
     "__main__": "it runs the command line when imported",
     "_core.pretoken_encoder": f"{ELSEWHERE}ScaffoldBPE.encode",
+    "_core.spans": f"{ELSEWHERE}Encoder.encode_with_offsets",
     "_core.text_encoder": f"{ELSEWHERE}encode_batch_to_arrays",
     "_core.model_reader": f"{ELSEWHERE}Encoder",
     "_core.text_reader": f"{ELSEWHERE}iter_documents",
