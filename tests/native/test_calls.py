@@ -451,8 +451,10 @@ def test_encodings_not_yet_made_are_copied_and_pickled_as_a_list():
 def test_encodings_are_not_made_before_they_are_asked_for():
     native, _ = lazily(Tokenizer(), ["Arizona zona", "hug"])
     list(native.items()), native.keys(), native.n_sequences, len(native.encodings)
-    assert vars(native.encodings)["_made"] is None
-    native.tokens()
+    assert vars(native.encodings)["_each"] is None
+    assert len(native.tokens()) == len(native.word_ids()) == len(native["input_ids"][0])
+    assert vars(native.encodings)["_made"] is None  # the backend's
+    assert native.encodings[1].overflowing == []
     assert vars(native.encodings)["_made"]
 
 
