@@ -14,6 +14,7 @@
 #include "interrupt.hpp"
 #include "scan.hpp"
 #include "span.hpp"
+#include "splitter.hpp"
 #include "stretches.hpp"
 #include "text_encoder.hpp"
 #include "widths.hpp"
@@ -32,6 +33,7 @@ public:
         if (text.length > std::numeric_limits<std::int32_t>::max()) return false;
         const Finder& finder = pipeline_.finder;
         if (finder.normalizer != nullptr || finder.marker != nullptr) return false;  // other characters than the text's
+        if (pipeline_.splitting.splitter != nullptr) return false;                   // it may leave text out
         if (!utf8_.hold(text) || !stretches_.find(finder, utf8_.begin(), utf8_.end(), &interrupt_)) return false;
         ids_ = ids;
         last_ = ids + n;
@@ -49,7 +51,7 @@ private:
     template <class Rules>
     bool put_text(Rules rules, const Stretch& stretch) {
         bool fits = true;
-        scan_in_batches(rules, stretch.begin, stretch.end, [&](const byte_t* const* bounds, std::size_t n) {
+        scan_in_batches(rules, stretch.begin, stretch.end, [&](const byte_t* const* bounds, std::size_t n, auto...) {
             for (std::size_t i = 0; i < n && fits; ++i) {
                 fits = put_pre_token(bounds[i], bounds[i + 1]);
                 ++word_;

@@ -14,10 +14,9 @@ from hf_scaffold.engine.dropout import Dropout
 from hf_scaffold.engine.inputs import n_threads
 from hf_scaffold.engine.model import Model
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.text.presets import preset_of
 from hf_scaffold.splitting.levels import splitting_of, writes_bytes
 from hf_scaffold.text.normalizers import marks_of, steps_of
-from hf_scaffold.text.presets import reads_characters
+from hf_scaffold.text.presets import preset_of, reads_characters
 
 if TYPE_CHECKING:
     import numpy as np

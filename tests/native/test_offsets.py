@@ -66,7 +66,7 @@ def test_offsets_and_words(post_processor, added):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_odd_character(preset):
-    both = twins(Tokenizer(toys.SIZES[0], preset))
+    both = twins(Tokenizer(preset=preset))
     texts = [f"{a}{b}{c}" for a in ("zo", " ", "") for b in ODD for c in ("na", " ", "語")]
     assert_alike(both, Call([*texts, "".join(texts)], None, OFFSETS))
 
@@ -321,7 +321,7 @@ def found_or_refused(encoding, name, arguments):
 
 def test_an_encoder_locates_as_the_tokenizer_does(tmp_path):
     rng = random.Random(5)
-    made = Tokenizer(toys.SIZES[1], "gpt2", added=ADDED)
+    made = Tokenizer(toys.SIZES[1], preset="gpt2", added=ADDED)
     tokenizer = made.made()
     tokenizer.save_pretrained(tmp_path)
     tokenizer.native = False
