@@ -111,10 +111,13 @@ class Plan:
         self.texts, self.n_words, n_sequences, self.is_batched = (words_of if words else sequences_of)(
             text, text_pair
         )
-        copy = copied if words else listed
         is_one_text = not (self.is_batched or words) and n_sequences == 1
-        self.given = (text, text_pair) if is_one_text else (copy(text), copy(text_pair))
-        self.n_rows = len(self.texts if self.n_words is None else self.n_words) // n_sequences
+        if is_one_text:
+            self.given, self.n_rows = (text, text_pair), 1
+        else:
+            copy = copied if words else listed
+            self.given = copy(text), copy(text_pair)
+            self.n_rows = len(self.n_words or self.texts) // n_sequences
         split = get("split_special_tokens")
         self.split_special_tokens = bool(tokenizer.split_special_tokens if split is None else split)
         self.template = template = session.template(n_sequences, bool(get("add_special_tokens", True)))
@@ -155,38 +158,27 @@ class Plan:
         return twin
 
 
-class Sequences(NamedTuple):
-    """What a call is to encode.
-
-    Args:
-        texts: Those of all sequences of all rows in turn.
-        n_words: How many texts each sequence has, where each is given in words; else a sequence is one text.
-        n_sequences: How many a row has.
-        is_batched: Whether rows are returned as such.
-    """
-
-    texts: list[str]
-    n_words: list[int] | None
-    n_sequences: int
-    is_batched: bool
+# The texts of all sequences of all rows in turn; how many each sequence has, where it is given in words, else it is one
+# text; how many sequences a row has; and whether rows are returned as such.
+Sequences = tuple[list[str], list[int] | None, int, bool]
 
 
 def sequences_of(text: Any, text_pair: Any) -> Sequences:
     """The sequences of a text, a pair or a batch."""
     if isinstance(text, str):
         if not text_pair:
-            return Sequences([text], None, 1, False)
+            return [text], None, 1, False
         if isinstance(text_pair, str):
-            return Sequences([text, text_pair], None, 2, False)
+            return [text, text_pair], None, 2, False
     elif isinstance(text, (list, tuple)) and text and not isinstance(text_pair, str):
         if text_pair is None and are_texts(text):
-            return Sequences(list(text), None, 1, True)
+            return list(text), None, 1, True
         if text_pair is None or len(text_pair) == len(text):
             rows = list(text if text_pair is None else zip(text, text_pair, strict=True))
             if all(isinstance(row, (tuple, list)) and len(row) == 2 for row in rows):
                 texts = [item for row in rows for item in row]
                 if are_texts(texts):
-                    return Sequences(texts, None, 2, True)
+                    return texts, None, 2, True
     raise NotNativeError("neither a text nor a batch of texts or pairs of texts")
 
 
@@ -206,7 +198,7 @@ def words_of(text: Any, text_pair: Any) -> Sequences:
             sequences, n_sequences = [None], 0
         if all(are_words(words) for words in sequences):
             texts = [word for words in sequences for word in words]
-            return Sequences(texts, [*map(len, sequences)], n_sequences, is_batched)
+            return texts, [*map(len, sequences)], n_sequences, is_batched
     raise NotNativeError("neither words nor a batch of words or pairs of them")
 
 
