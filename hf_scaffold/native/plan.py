@@ -158,8 +158,8 @@ class Plan:
         return twin
 
 
-# The texts of all sequences of all rows in turn; how many each sequence has, where it is given in words, else it is one
-# text; how many sequences a row has; and whether rows are returned as such.
+# The texts of all sequences of all rows in turn; how many each sequence has, if they are given in words, else
+# each is one text; how many sequences a row has; and whether rows are returned as such.
 Sequences = tuple[list[str], list[int] | None, int, bool]
 
 
