@@ -13,7 +13,7 @@ import typer
 from hf_scaffold._utils.version import __version__
 from hf_scaffold.cli import options, terminal
 from hf_scaffold.cli.errors import TRACEBACK, describe, in_options
-from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH
+from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH
 
 # Whatever takes longer to import is imported by the command that needs it: --help is there at once.
 

@@ -14,9 +14,10 @@ from hf_scaffold.cli import terminal
 from hf_scaffold.cli.options import DEFAULT_EOS
 from hf_scaffold.counting.counts import PreTokenCounts, count
 from hf_scaffold.errors import ConfigurationError, CorpusError
-from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, Progress, iter_documents
+from hf_scaffold.text.corpus import Progress, iter_documents
 from hf_scaffold.text.files import find_files, import_extra
 from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
+from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH
 from hf_scaffold.tokenizer.building import artifact_of, build_tokenizer
 from hf_scaffold.tokenizer.loading import load_scaffold as load_scaffold
 from hf_scaffold.training.artifact import ScaffoldBPE

@@ -37,8 +37,9 @@ from hf_scaffold.counting.workers import (
     splitting_for,
 )
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
-from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, Corpus, Progress, describe_corpus, iter_documents
+from hf_scaffold.text.corpus import Corpus, Progress, describe_corpus, iter_documents
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
+from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 PreTokenizerLike: TypeAlias = str | StockPreTokenizer | Tokenizer | PreTokenizer

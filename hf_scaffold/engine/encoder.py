@@ -351,11 +351,13 @@ class Encoder:
         """What gives the text of ids as they come.
 
         Raises:
-            ConfigurationError: the decoder isn't byte-level, so that later ids may change earlier text.
+            ConfigurationError: the decoder isn't byte-level, so that later ids may change earlier text; or
+                there are both a normalizer and added tokens.
         """
         if not self._decodes_bytes:
             kind = (self._definition.decoder or {}).get("type")
-            raise ConfigurationError(f"only byte-level tokens can be streamed; here the decoder is {kind}")
+            why = "a normalizer changes added tokens" if kind == "ByteLevel" else f"the decoder is {kind}"
+            raise ConfigurationError(f"only byte-level tokens can be streamed; here {why}")
         return DecodeStream(self._bytes_of(skip_special_tokens))
 
     def _decoder(self, skip_special_tokens: bool) -> Callable[[list[int]], str]:

@@ -38,7 +38,6 @@ Progress: TypeAlias = Callable[[int, int | None], object]
 _Item = TypeVar("_Item")
 _Sized = TypeVar("_Sized", bound=Sized)
 
-MAX_PRETOKEN_LENGTH = 1_000_000  # bytes; anything longer is not a word
 BLOCK_SIZE = 1 << 20  # bytes read at a time, and the length from which a document is cut
 _ROWS = 64  # rows of a dataset held at a time: documents of 1 MB still fit
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+MAX_PRETOKEN_LENGTH = 1_000_000  # bytes; anything longer is not a word
+
 # What ByteLevel splits by.
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 # As in meta-llama/Meta-Llama-3-8B's tokenizer.json.

@@ -24,7 +24,8 @@ from hf_scaffold._utils.arguments import (
 )
 from hf_scaffold.counting.counts import count
 from hf_scaffold.errors import ConfigurationError, VocabSizeError
-from hf_scaffold.text.corpus import MAX_PRETOKEN_LENGTH, corpus_names
+from hf_scaffold.text.corpus import corpus_names
+from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 from hf_scaffold.tokenizer.building import (
     TokenizerSettings,
