@@ -248,7 +248,7 @@ def test_with_scaffolds_every_call_is_what_stock_makes_of_the_same_tokens(made, 
 
 def test_scaffolds_occur_in_what_is_compared_with_stock():
     assert {"ati", "zona", "ona"} & toys.trained(282).scaffolds
-    assert len(agreeing_words(282)) > 50
+    assert len(agreeing_words(282)) > 30
     assert any(not word.isascii() for word in agreeing_words(326))
 
 
