@@ -6,12 +6,16 @@ the order of combining marks. From that, compiled code composes texts by the alg
 Run it after an update of `tokenizers`; a test tells when that is necessary.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import tokenizers
-from make_unicode_classes import CODE_POINTS, SCALARS
 from tokenizers.normalizers import NFC, NFD, NFKC, NFKD, BertNormalizer, Lowercase, Nmt, StripAccents
+
+sys.path.insert(0, str(Path(__file__).parent))  # PYTHONSAFEPATH leaves it out
+
+from make_unicode_classes import CODE_POINTS, SCALARS
 
 HEADER = Path(__file__).with_name("normalization_tables.hpp")
 BLOCK_SIZE = 128

@@ -7,13 +7,17 @@ unicode_classes.hpp.
 Run it after an update of `tokenizers`; a test tells when that is necessary.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 
 import tokenizers
-from make_unicode_classes import CODE_POINTS, SCALARS, digits, matching
 from tokenizers.pre_tokenizers import BertPreTokenizer, PreTokenizer, Punctuation, Whitespace, WhitespaceSplit
+
+sys.path.insert(0, str(Path(__file__).parent))  # PYTHONSAFEPATH leaves it out
+
+from make_unicode_classes import CODE_POINTS, SCALARS, digits, matching
 
 TABLE = Path(__file__).parents[1] / "hf_scaffold" / "splitting" / "kinds.py"
 CATEGORIES = [
