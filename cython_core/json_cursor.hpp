@@ -28,14 +28,23 @@ public:
     // Calls entry(key) for each, which has to read the value.
     template <class Entry>
     void object(Entry entry) {
+        entries([&] {
+            const std::string_view key = string();
+            colon();
+            entry(key);
+        });
+    }
+
+    // Calls entry() for each, which has to read the key, the colon and the value.
+    template <class Entry>
+    void entries(Entry entry) {
         expect('{');
         if (next() == '}') return expect('}');
-        do {
-            const std::string_view key = string();
-            expect(':');
-            entry(key);
-        } while (goes_on('}'));
+        do entry();
+        while (goes_on('}'));
     }
+
+    void colon() { expect(':'); }
 
     // Calls item() for each, which has to read it.
     template <class Item>
@@ -49,7 +58,7 @@ public:
     std::string_view string() {
         expect('"');
         const char* begin = at_;
-        while (at_ != end_ && is_plain(*at_)) ++at_;
+        pass_plain();
         if (at_ != end_ && *at_ == '"') return {begin, static_cast<std::size_t>(at_++ - begin)};
         return unescape(begin);
     }
@@ -69,6 +78,16 @@ public:
     }
 
     static constexpr std::size_t SPARE = 16;
+
+    void pass_string() {
+        expect('"');
+        while (true) {
+            pass_plain();
+            if (at_ != end_ && *at_ == '"') break;
+            escape([](std::uint32_t) {});
+        }
+        ++at_;
+    }
 
     // A whole number from 0 to the largest id.
     token_id_t id() {
@@ -96,11 +115,15 @@ public:
         if (depth == 0) throw Unusual{};
         const char first = next();
         if (first == '{') {
-            object([&](std::string_view) { skip(depth - 1); });
+            entries([&] {
+                pass_string();
+                colon();
+                skip(depth - 1);
+            });
         } else if (first == '[') {
             array([&] { skip(depth - 1); });
         } else if (first == '"') {
-            string();
+            pass_string();
         } else {
             const char* begin = at_;
             while (at_ != end_ && *at_ > ' ' && *at_ != ',' && *at_ != ']' && *at_ != '}') ++at_;
@@ -113,11 +136,15 @@ public:
         if (depth == 0) throw Unusual{};
         const char first = next();
         if (first == '{') {
-            object([&](std::string_view) { check(depth - 1); });
+            entries([&] {
+                pass_string();
+                colon();
+                check(depth - 1);
+            });
         } else if (first == '[') {
             array([&] { check(depth - 1); });
         } else if (first == '"') {
-            check_string();
+            pass_string();
         } else if (first == 't' || first == 'f' || first == 'n') {
             const std::string_view name = first == 't' ? "true" : first == 'f' ? "false" : "null";
             if (std::string_view(at_, static_cast<std::size_t>(end_ - at_)).substr(0, name.size()) != name) {
@@ -137,12 +164,26 @@ public:
 
     // The first character of what comes; 0 at the end.
     char next() {
-        while (at_ != end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
+        if (at_ != end_ && is_space(*at_)) pass_spaces();
         return at_ != end_ ? *at_ : '\0';
     }
 
 private:
     static bool is_plain(char c) { return c != '"' && c != '\\' && static_cast<byte_t>(c) >= 0x20; }
+
+    static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+
+    void pass_spaces() {
+        for (; end_ - at_ >= 16; at_ += 16) {
+            const Bytes16 some = Bytes16::load(at_);
+            const Bytes16 spaces = some.equal(' ') | some.equal('\n') | some.equal('\r') | some.equal('\t');
+            const unsigned others = spaces.bits() ^ 0xFFFF;
+            if (others == 0) continue;
+            at_ += trailing_zeros(others);
+            return;
+        }
+        while (at_ != end_ && is_space(*at_)) ++at_;
+    }
 
     void expect(char c) {
         if (next() != c || at_ == end_) throw Unusual{};
@@ -168,15 +209,9 @@ private:
         return at;
     }
 
-    void check_string() {
-        expect('"');
-        while (true) {
-            at_ = end_of_plain(at_, end_, [](const char*) {});
-            while (at_ != end_ && is_plain(*at_)) ++at_;
-            if (at_ != end_ && *at_ == '"') break;
-            escape([](std::uint32_t) {});
-        }
-        ++at_;
+    void pass_plain() {
+        at_ = end_of_plain(at_, end_, [](const char*) {});
+        while (at_ != end_ && is_plain(*at_)) ++at_;
     }
 
     void check_number() {

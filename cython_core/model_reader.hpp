@@ -11,62 +11,15 @@
 #include <string_view>
 #include <vector>
 
-#include "hash_seed.hpp"
 #include "json_cursor.hpp"
-#include "pair_key.hpp"
+#include "token_map.hpp"
 #include "utf8.hpp"
 #include "widths.hpp"
 
 namespace hf_scaffold {
 
-// From tokens to ids: open addressing with linear probing. Tokens are views, and are never removed.
-class TokenMap {
-public:
-    // False, changing nothing, if it is there.
-    bool add(std::string_view token, token_id_t id) {
-        if ((size_ + 1) * 2 > slots_.size()) grow();
-        Slot& slot = find(token);
-        if (slot.id != NO_ID) return false;
-        slot = {token.data(), token.size(), id};
-        ++size_;
-        return true;
-    }
-
-    // -1 if it isn't there.
-    token_id_t operator[](std::string_view token) const { return const_cast<TokenMap*>(this)->find(token).id; }
-
-private:
-    struct Slot {
-        const char* data;
-        std::size_t size;
-        token_id_t id = NO_ID;
-    };
-
-    // Its slot, or the empty one where it belongs.
-    Slot& find(std::string_view token) {
-        const std::size_t last = slots_.size() - 1;
-        for (std::size_t index = hash_(token) & last;; index = (index + 1) & last) {
-            Slot& slot = slots_[index];
-            if (slot.id == NO_ID || std::string_view(slot.data, slot.size) == token) return slot;
-        }
-    }
-
-    void grow() {
-        std::vector<Slot> old(slots_.size() * 2);
-        old.swap(slots_);
-        for (const Slot& slot : old) {
-            if (slot.id != NO_ID) find({slot.data, slot.size}) = slot;
-        }
-    }
-
-    std::vector<Slot> slots_ = std::vector<Slot>(1 << 12);
-    std::size_t size_ = 0;
-    KeyedHash hash_;
-};
-
 // A model whose parts fit: every merge joins two known tokens into a third, and every scaffold token is made by one and
-// spelled by the public tokens that replace it. Scaffold tokens have the ids from `first_scaffold` on. The documents
-// must outlive it.
+// spelled by the public tokens that replace it. Scaffold tokens have the ids from `first_scaffold` on.
 class ModelReader {
 public:
     // What is left of a document without the large values; null stands for each.
@@ -74,7 +27,9 @@ public:
 
     // Null unless both documents are as our own writers and `tokenizers` leave them, tokens without a prefix.
     static std::unique_ptr<ModelReader> read(std::string_view tokenizer, std::string_view scaffold) {
-        auto reader = std::make_unique<ModelReader>();
+        const std::size_t size = tokenizer.size() + scaffold.size();
+        if (size > TokenMap::MOST_BYTES) return nullptr;
+        auto reader = std::make_unique<ModelReader>(size);
         try {
             reader->read_tokenizer(tokenizer);
             reader->read_scaffold(scaffold);
@@ -84,11 +39,15 @@ public:
         return reader;
     }
 
+    // `size` is that of both documents.
+    explicit ModelReader(std::size_t size) : room_(new char[size + TokenMap::SPARE]), tokens_(room_.get()) {}
+
     const Rest& tokenizer() const { return tokenizer_; }
     const Rest& scaffold() const { return scaffold_; }
+    // Part of the document.
     std::string_view vocab() const { return vocab_; }
     token_id_t first_scaffold() const { return first_scaffold_; }
-    std::size_t n_tokens() const { return public_ids_.size(); }
+    std::size_t n_tokens() const { return n_public_; }
 
     // Left, right and merged token of each merge.
     const std::vector<token_id_t>& rules() const { return rules_; }
@@ -98,22 +57,26 @@ public:
 
     // -1 if there is no such token, or it is a scaffold.
     token_id_t public_id(std::string_view token) const {
-        const token_id_t id = ids_[token];
-        return id < first_scaffold_ ? id : NO_ID;
+        std::string padded(token);
+        padded.resize(token.size() + TokenMap::SPARE);
+        return public_id(padded.data(), token.size());
     }
 
     // Whether the public tokens' ids and these are all numbers from 0 on, each once.
     bool fill(const std::vector<token_id_t>& others) const {
-        std::vector<bool> taken(public_ids_.size() + others.size());
+        std::vector<bool> taken(n_public_ + others.size());
         const auto is_new = [&](token_id_t id) {
             if (id < 0 || static_cast<std::size_t>(id) >= taken.size() || taken[id]) return false;
             return static_cast<bool>(taken[id] = true);
         };
-        return std::all_of(public_ids_.begin(), public_ids_.end(), is_new) &&
+        return std::all_of(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(n_public_), is_new) &&
                std::all_of(others.begin(), others.end(), is_new);
     }
 
 private:
+    using number_t = TokenMap::number_t;
+    static_assert(JsonCursor::SPARE <= TokenMap::SPARE);
+
     // The text of a document but for some of its values, given from the first to the last.
     class Cut {
     public:
@@ -173,85 +136,114 @@ private:
             }
         });
         at.end();
-        if (n_read != 2) throw Unusual{};
+        const auto is_made = [](std::uint32_t merge) { return merge != 0; };
+        if (n_read != 2 || last_making_.size() != ids_.size()) throw Unusual{};
+        if (!std::all_of(last_making_.begin() + n_public_, last_making_.end(), is_made)) throw Unusual{};
         scaffold_ = std::move(cut).rest();
     }
 
+    // Tokens are written one after another; what is looked up, after the last one. Nothing gets longer than in its
+    // document, so there is room for all.
+
     void read_vocab(JsonCursor& at) {
-        at.object([&](std::string_view token) {
-            const token_id_t id = at.id();
-            add(token, id);
-            public_ids_.push_back(id);
-            first_scaffold_ = std::max(first_scaffold_, id + 1);
+        at.entries([&] {
+            const std::size_t n = size_at(tokens_.end(), at);
+            at.colon();
+            add(n, at.id());
+            first_scaffold_ = std::max(first_scaffold_, ids_.back() + 1);
         });
+        n_public_ = ids_.size();
     }
 
     // Nothing takes those of the plain BPE here, but they have to be JSON.
     static void pass_merges(JsonCursor& at) {
         at.array([&] {
             if (at.next() == '"') {
-                at.string();
+                at.pass_string();
             } else {
-                at.array([&] { at.string(); });
+                at.array([&] { at.pass_string(); });
             }
         });
     }
 
     void read_demolish(JsonCursor& at) {
-        std::string spelled;
-        at.object([&](std::string_view token) {
-            add(token, first_scaffold_ + static_cast<std::int64_t>(ends_.size()));
-            spelled.clear();
+        at.entries([&] {
+            const char* const token = tokens_.end();
+            const std::size_t n = size_at(tokens_.end(), at);
+            at.colon();
+            char* const spelled = tokens_.end() + n;
+            char* end = spelled;
             at.array([&] {
-                const std::string_view part = at.string();
-                parts_.push_back(public_id(part));
+                const std::size_t size = size_at(end, at);
+                parts_.push_back(public_id(end, size));
                 if (parts_.back() == NO_ID) throw Unusual{};
-                spelled += part;
+                end += size;
             });
-            if (spelled != token) throw Unusual{};
+            if (std::string_view(spelled, end - spelled) != std::string_view(token, n)) throw Unusual{};
+            add(n, first_scaffold_ + static_cast<std::int64_t>(ends_.size()));
             ends_.push_back(parts_.size());
         });
     }
 
     void read_merges(JsonCursor& at) {
-        std::vector<bool> is_made(ends_.size());
-        std::vector<std::uint64_t> pairs;
-        std::string merged;
+        last_making_.assign(ids_.size(), 0);
+        number_t expected = 0;
         at.array([&] {
-            merged.clear();
+            const char* const merged = tokens_.end();
+            char* end = tokens_.end();
             const std::size_t begin = rules_.size();
             at.array([&] {
-                const std::string_view token = at.string();
-                rules_.push_back(id_of(token));
-                merged += token;
+                const std::size_t n = size_at(end, at);
+                rules_.push_back(ids_[known(tokens_.find(end, n))]);
+                end += n;
             });
             if (rules_.size() - begin != 2) throw Unusual{};
-            pairs.push_back(pair_key(rules_[begin], rules_[begin + 1]));
-            rules_.push_back(id_of(merged));
-            if (rules_.back() >= first_scaffold_) is_made[rules_.back() - first_scaffold_] = true;
+            const std::size_t n = end - merged;
+            const number_t made = tokens_.is(expected, merged, n) ? expected : known(tokens_.find(merged, n));
+            if (made < n_public_) expected = made + 1;  // mostly, as public tokens are in the order of their merges
+            refuse_twice(rules_[begin], made);
+            rules_.push_back(ids_[made]);
         });
-        if (!std::all_of(is_made.begin(), is_made.end(), [](bool made) { return made; })) throw Unusual{};
-        std::sort(pairs.begin(), pairs.end());
-        if (std::adjacent_find(pairs.begin(), pairs.end()) != pairs.end()) throw Unusual{};
     }
+
+    // A pair that is merged twice makes the same token of the same left token. Each merge that makes a token is at least
+    // as long as that, and there are no more of them than bytes in it: comparing them all is linear in the document.
+    void refuse_twice(token_id_t left, number_t made) {
+        for (std::uint32_t i = last_making_[made]; i != 0; i = previous_[i - 1]) {
+            if (rules_[3 * (i - 1)] == left) throw Unusual{};
+        }
+        previous_.push_back(last_making_[made]);
+        last_making_[made] = static_cast<std::uint32_t>(previous_.size());
+    }
+
+    static std::size_t size_at(char* out, JsonCursor& at) { return static_cast<std::size_t>(at.string_to(out) - out); }
 
     // The largest id of all has no next one.
-    void add(std::string_view token, std::int64_t id) {
-        if (token.empty() || id >= std::numeric_limits<token_id_t>::max()) throw Unusual{};
-        if (!ids_.add(token, static_cast<token_id_t>(id))) throw Unusual{};
+    void add(std::size_t n, std::int64_t id) {
+        if (n == 0 || id >= std::numeric_limits<token_id_t>::max() || !tokens_.add(n)) throw Unusual{};
+        ids_.push_back(static_cast<token_id_t>(id));
     }
 
-    token_id_t id_of(std::string_view token) const {
-        const token_id_t id = ids_[token];
-        if (id == NO_ID) throw Unusual{};
-        return id;
+    token_id_t public_id(const char* token, std::size_t n) const {
+        const number_t number = tokens_.find(token, n);
+        return number < n_public_ ? ids_[number] : NO_ID;
+    }
+
+    static number_t known(number_t number) {
+        if (number == TokenMap::NONE) throw Unusual{};
+        return number;
     }
 
     std::deque<std::string> unescaped_;
-    TokenMap ids_;
+    std::unique_ptr<char[]> room_;
+    TokenMap tokens_;
+    std::vector<token_id_t> ids_;  // by number: public tokens, then scaffolds
+    std::size_t n_public_ = 0;
     token_id_t first_scaffold_ = 0;
-    std::vector<token_id_t> public_ids_, rules_, parts_;
+    std::vector<token_id_t> rules_, parts_;
     std::vector<std::size_t> ends_;
+    // Merges that make the same token, counted from 1: the last one by the token's number, the one before it by merge.
+    std::vector<std::uint32_t> last_making_, previous_;
     Rest tokenizer_, scaffold_;
     std::string_view vocab_;
 };

@@ -51,12 +51,11 @@ cdef class ModelReader:
     Cost: linear in their size.
     """
 
-    cdef bytes documents  # the tokens' characters are there
-    cdef bytes more_documents
+    cdef bytes tokenizer_json  # the vocabulary's text is there
     cdef unique_ptr[Reader] reader
 
     def __cinit__(self, bytes tokenizer_json not None, bytes scaffold_json not None):
-        self.documents, self.more_documents = tokenizer_json, scaffold_json
+        self.tokenizer_json = tokenizer_json
         cdef string_view tokenizer = view_of(tokenizer_json), scaffold = view_of(scaffold_json)
         with nogil:
             self.reader = Reader.read(tokenizer, scaffold)

@@ -56,6 +56,31 @@ def test_the_rest_is_the_document_without_the_large_values(contents):
     assert [*map(json.loads, ModelReader(*contents).rest)] == [tokenizer, scaffold]
 
 
+def test_many_tokens_and_long_ones():
+    rng = random.Random(6)
+    tokens, merges, demolish = [*"abcé\n"], [], {}
+    parts = {token: [token] for token in tokens}  # the public tokens that each becomes
+    while len(tokens) < 8000:
+        left, right = rng.choice(tokens), rng.choice(tokens)
+        made = left + right
+        if made in parts or len(made) > 60:
+            continue
+        tokens.append(made)
+        merges.append([left, right])
+        if rng.random() < 0.2:
+            parts[made] = demolish[made] = parts[left] + parts[right]
+        else:
+            parts[made] = [made]
+    vocab = {token: i for i, token in enumerate(sorted(parts.keys() - demolish.keys()))}
+    assert all(any(len(token) > 16 for token in some) for some in (vocab, demolish))
+    contents = [{"model": {"vocab": vocab, "merges": []}}, {"demolish": demolish, "merges": merges}]
+    for ensure_ascii in (False, True):
+        written = [json.dumps(content, ensure_ascii=ensure_ascii).encode() for content in contents]
+        assert numbers(read(written)) == numbers(spelled(written))
+    merges.append(merges[4000])
+    assert read([written[0], json.dumps(contents[1]).encode()]) is None
+
+
 def changed(rng, data):
     """The bytes with one change, most of them where JSON has its marks."""
     marks = (
@@ -127,6 +152,7 @@ def test_takes(tokenizer, of_scaffold):
         (document(vocab='{"a": 0, "b": 1, "ab": 2, "\\x": 3}'), scaffold()),
         (document(vocab='{"a": 0, "b": 1, "ab": 2,}'), scaffold()),
         (document(vocab='{"a": 0, "b": 1, "ab": 2, "\\').rstrip(b"}"), scaffold()),
+        (document(more=', "x": "\t"'), scaffold()),
         (document(merges='["a b", 1]'), scaffold()),
         (document(more="]"), scaffold()),
         (document() + b"x", scaffold()),
