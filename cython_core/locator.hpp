@@ -9,9 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
+#include "byte_buffer.hpp"
 #include "interrupt.hpp"
+#include "normalizer.hpp"
 #include "scan.hpp"
 #include "span.hpp"
 #include "splitter.hpp"
@@ -31,17 +34,18 @@ public:
     // Writes the span of each of the `n` ids. False if the ids are not the text's, or only `tokenizers` can tell.
     bool locate(const Text& text, const token_id_t* ids, std::size_t n, Span* out) {
         if (text.length > std::numeric_limits<std::int32_t>::max()) return false;
-        const Finder& finder = pipeline_.finder;
-        if (finder.normalizer != nullptr || finder.marker != nullptr) return false;  // other characters than the text's
-        if (pipeline_.splitting.splitter != nullptr) return false;                   // it may leave text out
+        Finder finder = pipeline_.finder;
+        const Normalizer* const marker = std::exchange(finder.marker, nullptr);
+        if (marker != nullptr && !marker->only_prepends()) return false;
         if (!utf8_.hold(text) || !stretches_.find(finder, utf8_.begin(), utf8_.end(), &interrupt_)) return false;
+        if (stretches_.is_normalized()) return false;  // other characters than the text's
         ids_ = ids;
         last_ = ids + n;
         out_ = out;
         n_characters_ = word_ = 0;
         return with_rules(pipeline_.splitting, [&](auto rules) {
             for (const Stretch& stretch : stretches_.all()) {
-                if (!(stretch.id == NO_ID ? put_text(rules, stretch) : put_added(stretch))) return false;
+                if (!(stretch.id == NO_ID ? put_text(rules, stretch, marker) : put_added(stretch))) return false;
             }
             return ids_ == last_;
         });
@@ -49,15 +53,29 @@ public:
 
 private:
     template <class Rules>
-    bool put_text(Rules rules, const Stretch& stretch) {
+    bool put_text(Rules rules, const Stretch& stretch, const Normalizer* marker) {
+        const byte_t *begin = stretch.begin, *end = stretch.end;
+        own_ = begin;
+        if (marker != nullptr) {
+            marked_.clear();
+            marker->run(begin, end, begin == stretches_.begin(), work_, marked_, &interrupt_);
+            begin = marked_.begin();
+            end = marked_.end();
+            own_ = end - (stretch.end - stretch.begin);
+        }
         bool fits = true;
-        scan_in_batches(rules, stretch.begin, stretch.end, [&](const byte_t* const* bounds, std::size_t n, auto...) {
-            for (std::size_t i = 0; i < n && fits; ++i) {
-                fits = put_pre_token(bounds[i], bounds[i + 1]);
-                ++word_;
-            }
-            steps_.next();
-        });
+        scan_in_batches(
+            rules, begin, end, [&](const byte_t* const* bounds, std::size_t n, const byte_t* dropped = nullptr) {
+                for (std::size_t i = 0; i < n && fits; ++i) {
+                    if (dropped != nullptr && dropped[i]) {
+                        for (const byte_t* at = bounds[i]; at != bounds[i + 1]; ++at) n_characters_ += is_lead(*at);
+                        continue;
+                    }
+                    fits = put_pre_token(bounds[i], bounds[i + 1]);
+                    ++word_;
+                }
+                steps_.next();
+            });
         return fits;
     }
 
@@ -75,10 +93,13 @@ private:
         return true;
     }
 
+    // What was put before the text stands for the first character that it has of its own.
     void put_token(const byte_t* begin, const byte_t* end) {
-        Span span{n_characters_ - !is_lead(*begin), n_characters_, 0, 0, word_, 0};
-        for (const byte_t* at = begin; at != end; ++at) span.end += is_lead(*at);
+        const bool is_before = begin < own_;
+        Span span{n_characters_ - !(is_before || is_lead(*begin)), n_characters_, 0, 0, word_, 0};
+        for (const byte_t* at = is_before ? own_ : begin; at < end; ++at) span.end += is_lead(*at);
         n_characters_ = span.end;
+        if (is_before && span.end == span.begin) ++span.end;
         for (const byte_t* at = begin; at != end && *at == ' '; ++at) ++span.leading;
         for (const byte_t* at = end; at != begin && at[-1] == ' '; --at) ++span.trailing;
         *out_++ = span;
@@ -118,6 +139,10 @@ private:
     Steps steps_;
     Utf8 utf8_;
     Stretches stretches_;
+    Normalizer::Work work_;
+    ByteBuffer marked_;
+    // Of the stretch at hand, which may be marked: where its own text begins.
+    const byte_t* own_ = nullptr;
     // Of the text at hand: the ids to come, where the next span goes, and what comes before it.
     const token_id_t* ids_ = nullptr;
     const token_id_t* last_ = nullptr;

@@ -71,6 +71,11 @@ public:
         });
     }
 
+    // Whether the text stays as it is but for what is put before it.
+    bool only_prepends() const {
+        return std::all_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.kind == Kind::PREPEND; });
+    }
+
     // Appends what the steps make of a text to `out`, which must not be one of the work's buffers.
     void run(
         const byte_t* begin, const byte_t* end, bool is_at_start, Work& work, ByteBuffer& out,

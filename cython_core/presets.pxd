@@ -77,8 +77,8 @@ cdef inline int add_level(Splitter* splitter, automaton, int cuts, int drops) ex
     view.n_classes = automaton.n_classes
     view.n_runs = starts.shape[0]
     view.n_states = transitions.shape[0] // view.n_classes if view.n_classes else 0
-    if view.n_states == 0 or classes.shape[0] != starts.shape[0]:
-        raise ValueError("the automaton has no states, or not one class for each run")
+    if view.n_states == 0 or view.n_runs == 0 or classes.shape[0] != starts.shape[0]:
+        raise ValueError("the automaton has no states, no runs, or not one class for each run")
     if transitions.shape[0] != view.n_states * view.n_classes or accepts.shape[0] != transitions.shape[0] + view.n_states:
         raise ValueError(f"the automaton's tables don't fit {view.n_classes} classes")
     view.starts, view.classes = &starts[0], &classes[0]

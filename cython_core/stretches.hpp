@@ -30,9 +30,8 @@ public:
         end_ = end;
         stretches_.clear();
         if (!finder.first->split(begin, end, stretches_)) return false;
-        if (finder.normalizer != nullptr && finder.normalizer->may_change(begin, end, interrupt)) {
-            rewrite(*finder.normalizer, NORMALIZED, interrupt);
-        }
+        is_normalized_ = finder.normalizer != nullptr && finder.normalizer->may_change(begin, end, interrupt);
+        if (is_normalized_) rewrite(*finder.normalizer, NORMALIZED, interrupt);
         if (!finder.second->empty() && !split_again(*finder.second)) return false;
         if (finder.marker != nullptr) rewrite(*finder.marker, MARKED, interrupt);
         return true;
@@ -40,6 +39,9 @@ public:
 
     // None is empty. In order, and nothing is between them.
     const std::vector<Stretch>& all() const { return stretches_; }
+
+    // Whether a normalizer may have changed the text.
+    bool is_normalized() const { return is_normalized_; }
 
     // The bytes that all stretches are in.
     const byte_t* begin() const { return begin_; }
@@ -101,6 +103,7 @@ private:
     std::vector<Stretch> stretches_;
     std::vector<Stretch> outer_;
     std::unique_ptr<Rewriting> rewriting_;
+    bool is_normalized_ = false;
     const byte_t* begin_ = nullptr;
     const byte_t* end_ = nullptr;
 };

@@ -15,8 +15,8 @@ from hf_scaffold.engine.inputs import n_threads
 from hf_scaffold.engine.model import Model
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.splitting.levels import splitting_of, writes_bytes
-from hf_scaffold.text.normalizers import marks_of, steps_of
-from hf_scaffold.text.presets import preset_of, reads_characters
+from hf_scaffold.text.normalizers import makes_normal_forms, marks_of, steps_of
+from hf_scaffold.text.presets import reads_characters
 
 if TYPE_CHECKING:
     import numpy as np
@@ -292,10 +292,10 @@ def why_not_by_character(model: Model) -> str | None:
 
 def why_located_generally(definition: Definition) -> str | None:
     """Why only `tokenizers` can tell where ids stand in their text, though it need not encode it."""
-    if definition.normalizer is not None:
-        return "there is a normalizer"
-    if preset_of(definition.pre_tokenizer) is None:
-        return "the pre-tokenizer is none of the presets"
+    if not writes_bytes(definition.pre_tokenizer):
+        return "the model is one of characters"
+    if not makes_normal_forms(definition.normalizer):
+        return "the normalizer makes more than normal forms"
     return None
 
 

@@ -9,6 +9,7 @@ from hf_scaffold.text.presets import is_metaspace
 
 Step = tuple[Any, ...]
 
+NORMAL_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 LONGEST_PATTERN = 64  # bytes; the compiled search takes up to so many steps for each byte of text
 
 
@@ -31,6 +32,18 @@ def steps_of(normalizer: Any) -> list[Step]:
     if any(not isinstance(value, (str, bool)) for step in steps for value in step):
         raise LookupError(f"the normalizer {kind} can't be read")
     return steps
+
+
+def makes_normal_forms(normalizer: Any) -> bool:
+    """Whether this entry, which `steps_of` knows, makes nothing but normal forms of Unicode.
+
+    Text that has the form keeps all its characters, each in its place.
+
+    Example:
+        >>> makes_normal_forms({"type": "NFC"}), makes_normal_forms({"type": "Lowercase"})
+        (True, False)
+    """
+    return all(step[0] == "named" and step[1] in NORMAL_FORMS for step in steps_of(normalizer))
 
 
 def marks_of(pre_tokenizer: Any) -> list[Step]:
@@ -85,7 +98,7 @@ def _named(entry: dict[str, Any]) -> list[Step]:
 
 
 STEPS: dict[str, Callable[[dict[str, Any]], list[Step]]] = {
-    **dict.fromkeys(("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Nmt"), _named),
+    **dict.fromkeys((*NORMAL_FORMS, "Lowercase", "StripAccents", "Nmt"), _named),
     "BertNormalizer": _bert,
     "Sequence": _sequence,
     "Prepend": lambda entry: [("prepend", entry["prepend"], False, False)],

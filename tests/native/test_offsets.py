@@ -4,12 +4,14 @@ import copy
 import itertools
 import pickle
 import random
+import unicodedata
 
 import numpy as np
 import pytest
 import toys
 from native_cases import (
     ODD,
+    SPLITS,
     Call,
     Tokenizer,
     describe,
@@ -21,7 +23,7 @@ from native_cases import (
     report,
     twins,
 )
-from tokenizers import Encoding, processors
+from tokenizers import Encoding, normalizers, processors
 
 import hf_scaffold as hs
 from hf_scaffold.native.encodings import NativeEncoding
@@ -71,13 +73,51 @@ def test_every_odd_character(preset):
     assert_alike(both, Call([*texts, "".join(texts)], None, OFFSETS))
 
 
+@pytest.mark.parametrize("name", SPLITS)
+@pytest.mark.parametrize("added", [(), ADDED], ids=["none added", "added"])
+def test_compiled_patterns_and_prefixes(name, added):
+    both = twins(Tokenizer(toys.SIZES[1], preset=name, post_processor="roberta", added=added))
+    texts = [f"{a}{b}{c}" for a in ("zo", " ", "") for b in ODD for c in ("na", " ", "語")]
+    for given in (TEXTS, texts, "".join(texts)):
+        assert_alike(both, Call(given, None, OFFSETS))
+    options = {"truncation": True, "max_length": 7, "stride": 2, **OVERFLOWING}
+    assert_alike(both, Call(TEXTS, None, options))
+    if not added:
+        assert_alike(both, Call(WORDS, None, {"is_split_into_words": True, **OFFSETS}))
+
+
+@pytest.mark.parametrize("name", ["NFC", "NFD", "NFKC", "NFKD"])
+def test_what_has_its_normal_form_is_located(name):
+    normalizer = getattr(normalizers, name)()
+    both = twins(Tokenizer(preset="qwen2"))
+    for tokenizer in both:
+        tokenizer.backend_tokenizer.normalizer = normalizer
+    # Composed and simple characters, with marks of all ranks after them.
+    characters = [
+        chr(code) for code in [*range(0x20, 0x3400), *range(0x3400, 0xD800, 50), *range(0xE000, 0x30000, 7)]
+    ]
+    marks = {unicodedata.combining(character): character for character in characters}
+    marked = [a + b for a in "aéạắ가각ゔ🙂" for b in marks.values()]
+    marked += [a + b + c for a in "aé" for b in marks.values() for c in marks.values()]
+    n_native = []
+    for strings in (characters, marked):
+        kept = [string for string in strings if normalizer.normalize_str(string) == string]
+        for i in range(0, len(kept), 100):
+            call = Call("x".join(kept[i : i + 100]), None, OFFSETS)
+            assert_alike(both, call, native=None)
+            n_native.append(is_native(outcome(both[0], call)))
+    assert sum(n_native) > 0.6 * len(n_native)
+    assert_alike(both, Call(["abc", "\uff21e\u0301\u0323 가 ﬁ"], None, OFFSETS), native=False)
+
+
 @pytest.mark.parametrize("trims", [True, False])
 @pytest.mark.parametrize("keeps_prefix", [True, False])
 @pytest.mark.parametrize("kind", [processors.ByteLevel, processors.RobertaProcessing])
-def test_white_space_is_trimmed_as_the_post_processor_says(trims, keeps_prefix, kind):
+@pytest.mark.parametrize("preset", ["gpt2", "prefix space"])
+def test_white_space_is_trimmed_as_the_post_processor_says(trims, keeps_prefix, kind, preset):
     """Where it keeps a prefix, the first token of each row and text keeps a space."""
     framing = () if kind is processors.ByteLevel else (toys.EOS, toys.BOS)
-    both = twins(Tokenizer(toys.SIZES[1], added=ADDED))
+    both = twins(Tokenizer(toys.SIZES[1], preset=preset, added=ADDED))
     for tokenizer in both:
         tokenizer.backend_tokenizer.post_processor = kind(
             *framing, trim_offsets=trims, add_prefix_space=keeps_prefix
@@ -109,7 +149,7 @@ def test_after_a_normalizer_the_backend_knows_offsets():
     assert_alike(both, Call(TEXTS, None, OFFSETS), native=False)
     assert_alike(both, Call(TEXTS))
     path = both[0].explain_path("a", return_offsets_mapping=True)
-    assert path == "general: offsets are asked for, and there is a normalizer"
+    assert path == "general: offsets are asked for, and the normalizer makes more than normal forms"
 
 
 def test_where_only_the_backend_finds_an_added_token_it_knows_offsets():
