@@ -2,6 +2,7 @@
 # ruff: noqa: RUF001  (look-alike letters of many scripts are what is tested)
 
 import json
+from functools import lru_cache
 
 from tokenizers import Tokenizer, models
 
@@ -138,14 +139,19 @@ def random_model(rng, kind=None):
     return json.dumps(content), json.dumps(scaffold)
 
 
-def random_text(rng, tokenizer_json, scaffold_json):
-    """Tokens and strange characters glued together."""
+@lru_cache(maxsize=4)
+def pieces(tokenizer_json, scaffold_json):
+    """What texts are glued from: the tokens without affixes, characters and spaces."""
     model, scaffold = json.loads(tokenizer_json)["model"], json.loads(scaffold_json)
     tokens = [*model["vocab"], *scaffold["demolish"], *CHARACTERS]
     for affix in (model["continuing_subword_prefix"], model["end_of_word_suffix"]):
         if affix:
             tokens = [token.removeprefix(affix).removesuffix(affix) for token in tokens]
+    return [*tokens, " ", " "]
+
+
+def random_text(rng, tokenizer_json, scaffold_json):
+    """Tokens and strange characters glued together."""
     n_strange = rng.choice([0, 0, 0, len(STRANGE)])
-    return "".join(
-        rng.choices([*tokens, " ", " ", *STRANGE[:n_strange]], k=rng.choice([1, 1, 2, 3, 5, 10, 30, 100]))
-    )
+    glued = [*pieces(tokenizer_json, scaffold_json), *STRANGE[:n_strange]]
+    return "".join(rng.choices(glued, k=rng.choice([1, 1, 2, 3, 5, 10, 30, 100])))

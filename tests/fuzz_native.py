@@ -2,8 +2,9 @@
 
     python tests/fuzz_native.py [SECONDS] [SEED]
 
-The Rust backend's answer is the right one. Each round has a seed of its own, so a failure can be run again
-alone: give 0 seconds and the seed that is printed with the smallest failing input.
+The Rust backend's answer is the right one; of short texts, it has to be the oracle's, too. What texts and
+calls fell on is counted. Each round has a seed of its own, so a failure can be run again alone: give 0
+seconds and the seed that is printed with the smallest failing input.
 """
 
 import json
@@ -12,14 +13,16 @@ import random
 import subprocess
 import sys
 import time
+import traceback
 import warnings
 from collections import Counter
+from itertools import groupby
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PYTHONSAFEPATH leaves it out
 
-from native_cases import Round
+from fuzz_rounds import Round
 
-N_TEXTS, N_CALLS = 2000, 20
+N_TEXTS, N_CALLS = 10_000, 20
 # In one process: the backend keeps some 9 MB for each tokenizer that there ever was.
 MOST_ROUNDS = 100
 
@@ -27,7 +30,7 @@ MOST_ROUNDS = 100
 def main(seconds: float = 60.0, seed: str = "0.0") -> int:
     start = time.monotonic()
     series, first = seed.split(".")
-    n, total = int(first), Counter()
+    n, total = int(first), Counter[str]()
     quiet = {**os.environ, "RUST_BACKTRACE": "0"}  # it panics at some inputs, and both paths must then fail
     while True:
         left = max(seconds - (time.monotonic() - start), 0)
@@ -38,11 +41,23 @@ def main(seconds: float = 60.0, seed: str = "0.0") -> int:
             return 1
         total.update(json.loads(done.stdout))
         n = int(first) + total["rounds"]
-        figures = f"{total['texts']} texts, {total['calls']} calls, {total['native']} of them native"
+        figures = f"{total['texts']:,} texts, {total['calls']:,} calls, {total['native']:,} of them native"
         elapsed = time.monotonic() - start
         print(f"{elapsed:.0f} s: seeds {seed} to {series}.{n - 1}, {figures}: all alike", flush=True)
+        show(total)
         if elapsed >= seconds:
             return 0
+
+
+def show(total: Counter[str]) -> None:
+    """How many texts, or calls, fell on what, and how many of them were encoded natively."""
+    names = sorted(name for name in total if ": " in name and not name.endswith(" natively"))
+    for group, members in groupby(names, lambda name: name.partition(": ")[0]):
+        print(f"  {group}")
+        for name in members:
+            n, native = total[name], total.get(f"{name} natively")
+            share = "" if native is None else f"{native / max(n, 1):6.0%} natively"
+            print(f"    {name.partition(': ')[2]:65}{n:12,}{share}", flush=True)
 
 
 def run_rounds(seconds: float, series: str, first: int) -> int:
@@ -51,14 +66,17 @@ def run_rounds(seconds: float, series: str, first: int) -> int:
     start = time.monotonic()
     total = Round()
     for n in range(first, first + MOST_ROUNDS):
-        total.run(random.Random(f"{series}.{n}"), N_TEXTS, N_CALLS)
+        try:
+            total.run(random.Random(f"{series}.{n}"), N_TEXTS, N_CALLS)
+        except Exception:
+            total.fail(traceback.format_exc())
         if total.failure:
             print(f"seed {series}.{n}\n{total.failure}")
             return 1
         if time.monotonic() - start >= seconds:
             break
     done = {"texts": total.n_texts, "calls": total.n_calls, "native": total.n_native}
-    print(json.dumps({"rounds": n + 1 - first, **done}))
+    print(json.dumps({"rounds": n + 1 - first, **done, **total.counts}))
     return 0
 
 

@@ -221,20 +221,22 @@ def encode(symbols, scaffolds, merges, prefix=""):
 
 
 def known_symbols(symbols, tokens, unk_token=None, fuse_unk=False, byte_fallback=False):
-    """What is left of a pre-token's symbols where some are no tokens: they vanish, or become unk or bytes."""
-    known = []
-    fusing = False
+    """What is left of a pre-token's symbols where some are no tokens: they vanish, or become unk or bytes.
+
+    As in `tokenizers`, unk waits for the next symbol that is known or becomes unk itself: bytes go before it.
+    """
+    known, waiting = [], []
     for symbol in symbols:
+        spelled = [f"<0x{byte:02X}>" for byte in symbol.encode()]
         if symbol in tokens:
-            known.append(symbol)
-            fusing = False
-        elif byte_fallback:
-            known += [f"<0x{byte:02X}>" for byte in symbol.encode()]
+            known += [*waiting, symbol]
+            waiting = []
+        elif byte_fallback and tokens >= {*spelled}:
+            known += spelled
         elif unk_token is not None:
-            if not (fusing and fuse_unk):
-                known.append(unk_token)
-            fusing = True
-    return known
+            known += [] if fuse_unk else waiting
+            waiting = [unk_token]
+    return known + waiting
 
 
 def raw_merges(trained, prefix="", suffix=""):

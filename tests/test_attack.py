@@ -125,7 +125,7 @@ def test_a_slow_text_is_noticed(monkeypatch):
 
 def test_a_wrong_id_is_noticed(monkeypatch):
     assert texts.check_round("0.0", 200) == ""
-    monkeypatch.setattr(texts, "encoded", lambda size, pretoken: ["a"])
+    monkeypatch.setattr(texts.SlowTokenizer, "encode", lambda self, text: [-1])
     assert "oracle" in texts.check_round("0.0", 200)
 
 

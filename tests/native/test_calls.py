@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import toys
+from fuzz_rounds import Round
 from native_cases import (
     FLAGS,
     ODD,
     Call,
-    Round,
     Tokenizer,
     are_answered_alike,
     describe,
@@ -1049,7 +1049,9 @@ def test_the_fuzzer_runs_and_ends():
     path = Path(__file__).parents[1] / "fuzz_native.py"
     done = subprocess.run([sys.executable, path, "0", "7.3"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "seeds 7.3 to 7.3, 2000 texts, 21 calls" in done.stdout
+    assert "seeds 7.3 to 7.3, 10,000 texts, 21 calls" in done.stdout
+    for line in ("  way\n", "    arrays  ", "    beside the oracle  ", "  calls\n", "    offsets  "):
+        assert line in done.stdout
 
 
 def test_a_template_of_a_template_has_as_many_sequences_as_with_the_backend():
