@@ -58,6 +58,15 @@ public:
         sink(candidate);
     }
 
+    // Leaves the scaffold tokens alone.
+    void drop_pairs() {
+        std::vector<Candidate> old;
+        old.swap(heap_);
+        for (const Candidate& candidate : old) {
+            if (candidate.scaffold != NO_ID) push(candidate);
+        }
+    }
+
 private:
     // Replaces the top by the candidate and restores the order.
     void sink(const Candidate& candidate) {

@@ -74,6 +74,12 @@ public:
     // The pair must be in the index.
     Pair* find(token_id_t left, token_id_t right) { return &pairs_[slots_[probe(pair_key(left, right))].pair]; }
 
+    // Lowers the pair's frequency, if it is in the index.
+    void lower(token_id_t left, token_id_t right, count_t by) {
+        const std::uint32_t pair = slots_[probe(pair_key(left, right))].pair;
+        if (pair != FREE) pairs_[pair].frequency -= by;
+    }
+
     // The pair's number. A new pair has frequency 0 and no cells.
     std::uint32_t find_or_add(token_id_t left, token_id_t right) {
         if (pairs_.size() * 2 >= slots_.size()) grow();
@@ -105,6 +111,8 @@ public:
         pair->cells = nullptr;
         pair->size = 0;
     }
+
+    void clear() { *this = PairIndex(); }
 
     // The most slots a look-up visits. O(slots).
     std::size_t longest_probe() const {
@@ -175,9 +183,12 @@ public:
     std::vector<token_id_t>& neighbours() { return neighbours_; }
     Entry* at(token_id_t neighbour) { return &entries_[neighbour]; }
 
-    // Writes each cell where its neighbour's `out` points, in the order of addition.
+    // Writes each cell where its neighbour's `out` points, if anywhere, in the order of addition.
     void file_cells() {
-        for (const Occurrence& occurrence : occurrences_) *entries_[occurrence.neighbour].out++ = occurrence.cell;
+        for (const Occurrence& occurrence : occurrences_) {
+            position_t*& out = entries_[occurrence.neighbour].out;
+            if (out != nullptr) *out++ = occurrence.cell;
+        }
     }
 
     void clear() {

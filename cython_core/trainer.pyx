@@ -14,6 +14,8 @@ Three facts keep the code short. They hold as long as no two sequences of symbol
    appears everywhere at once, with the later of its two tokens; and a merged pair never comes back.
 2. So the frequency of a pair or a scaffold token never rises. The queue holds each candidate once; a stale
    frequency there is too high, and the candidate only has to sink.
+   Therefore pairs that are too rare to merge soon can wait: they are not indexed at all until the queue's head is
+   as rare, and then all pairs are indexed anew. Most pairs that a merge makes are that rare, and most runs end first.
 3. Once the symbols are counted, no frequency can overflow: a token or a pair occurs at most as often as its first
    base symbol.
 
@@ -67,6 +69,7 @@ cdef extern from "candidate_queue.hpp" namespace "hf_scaffold" nogil:
         void push(const Candidate&) except +
         void pop()
         void requeue_top(count_t)
+        void drop_pairs() except +
 
 cdef extern from "pair_index.hpp" namespace "hf_scaffold" nogil:
     cppclass Pair:
@@ -78,10 +81,12 @@ cdef extern from "pair_index.hpp" namespace "hf_scaffold" nogil:
         size_t size()
         Pair* at(uint32_t)
         Pair* find(token_id_t, token_id_t)
+        void lower(token_id_t, token_id_t, count_t)
         uint32_t find_or_add(token_id_t, token_id_t) except +
         void prefetch_pair(token_id_t, token_id_t)
         position_t* allocate_cells(uint32_t, position_t) except +
         void release_cells(Pair*)
+        void clear()
         size_t longest_probe()
 
     cppclass TallyEntry "hf_scaffold::NeighbourTally::Entry":
@@ -159,6 +164,8 @@ cdef class MergeLoop:
         prefix_length: Bytes of the continuing_subword_prefix, which every right token starts with and loses when
             merged.
         log: Whether to keep `events`.
+        rare_below: Pairs of fewer occurrences wait until the queue's head is as rare. Matters to speed and memory
+            alone: best is what the head comes near to in the end, but does not fall below.
     Raises:
         CountOverflowError: a symbol occurs more than 2**63 - 1 times.
         CorpusError: more than 2**32 - 2 symbols and pre-tokens together.
@@ -198,6 +205,7 @@ cdef class MergeLoop:
         Interrupt* interrupt           # of the running call
         size_t prefix_length
         count_t min_frequency
+        count_t rare_below             # now; 1 when all pairs are indexed
         position_t max_token_length
         bool scaffold
         bool keeps_log
@@ -214,6 +222,7 @@ cdef class MergeLoop:
         bool scaffold,
         prefix_length=0,
         bool log=False,
+        rare_below=1,
     ):
         self._claim_setup()
         self.prefix_length = in_range("prefix_length", prefix_length, 0, MAX_POSITION)
@@ -221,6 +230,7 @@ cdef class MergeLoop:
         cdef Interrupt interrupt
         self.interrupt = &interrupt
         self.min_frequency = max(1, in_range("min_frequency", min_frequency, 0, MAX_COUNT))
+        self.rare_below = in_range("rare_below", rare_below, 1, MAX_COUNT)
         self.max_token_length = in_range("max_token_length", max_token_length, 0, MAX_POSITION)
         self.scaffold = scaffold
         n_special = in_range("n_special", n_special, 0, len(tokens))
@@ -247,7 +257,7 @@ cdef class MergeLoop:
         Raises:
             ValueError: vocab_size is below 0 or above 2**63 - 1.
             KeyboardInterrupt: within some tenths of a second. The loop can be resumed, unless it was interrupted
-                in the middle of one merge of millions of places.
+                in the middle of one merge of millions of places, or while it indexed that many.
             RuntimeError: an earlier call ended in the middle of a merge (out of memory, say), or another thread is
                 running this loop.
         """
@@ -315,8 +325,16 @@ cdef class MergeLoop:
         """|V|: the tokens created so far that are not scaffolds."""
         return self.strings.size() - self.n_scaffolds
 
-    cdef count_t _head_frequency(self) noexcept nogil:
+    cdef count_t _head_frequency(self) except -1 nogil:
         """The frequency of the next candidate, which it brings to the queue's top; 0 if there is none."""
+        cdef count_t frequency = self._queued_head_frequency()
+        while frequency < self.rare_below and self.rare_below > 1:
+            self._index_rarer_pairs()
+            frequency = self._queued_head_frequency()
+        return frequency
+
+    cdef count_t _queued_head_frequency(self) noexcept nogil:
+        """The same among what is queued."""
         cdef Candidate top
         cdef count_t current
         while not self.queue.empty():
@@ -335,6 +353,16 @@ cdef class MergeLoop:
         if candidate.scaffold == NO_ID:
             return self.pairs.at(candidate.pair).frequency
         return self.frequency[candidate.scaffold]
+
+    cdef int _index_rarer_pairs(self) except -1 nogil:
+        """Indexes and queues all pairs anew, and fewer of them count as rare."""
+        cdef bint was_consistent = self.is_consistent
+        self.is_consistent = False
+        self.rare_below = max(<count_t>1, self.rare_below // 8)
+        self.pairs.clear()
+        self.queue.drop_pairs()
+        self._index_pairs()
+        self.is_consistent = was_consistent
 
     cdef int _reinstate(self, token_id_t token, const Candidate& head) except -1 nogil:
         """Makes the scaffold token normal again, with its old id and merge rank."""
@@ -464,16 +492,16 @@ cdef class MergeLoop:
         for i in range(n):
             if i + PREFETCH_AHEAD < n:
                 self.pairs.prefetch_pair(some[i + PREFETCH_AHEAD], left)
-            self.pairs.find(some[i], left).frequency -= self.gone_left.at(some[i]).weight
+            self.pairs.lower(some[i], left, self.gone_left.at(some[i]).weight)
         n = self.gone_right.neighbours().size()
         some = self.gone_right.neighbours().data()
         for i in range(n):
             if i + PREFETCH_AHEAD < n:
                 self.pairs.prefetch_pair(right, some[i + PREFETCH_AHEAD])
-            self.pairs.find(right, some[i]).frequency -= self.gone_right.at(some[i]).weight
+            self.pairs.lower(right, some[i], self.gone_right.at(some[i]).weight)
 
     cdef int _add_pairs(self, token_id_t merged) except -1 nogil:
-        """Files the tallied pairs, which are all new."""
+        """Files the tallied pairs, which are all new, but for the rare ones."""
         cdef size_t i, n = self.new_left.neighbours().size()
         cdef const token_id_t* some = self.new_left.neighbours().data()
         for i in range(n):
@@ -490,7 +518,9 @@ cdef class MergeLoop:
         self.new_right.file_cells()
 
     cdef int _add_pair(self, token_id_t left, token_id_t right, TallyEntry* tally) except -1 nogil:
-        """Indexes and queues a new pair; the caller writes its cells where tally.out points."""
+        """Indexes and queues a new pair, unless it is rare; the caller writes its cells where tally.out points."""
+        if tally.weight < self.rare_below:
+            return 0
         cdef uint32_t pair = self.pairs.find_or_add(left, right)
         tally.out = self.pairs.allocate_cells(pair, tally.size)
         self.pairs.at(pair).frequency = tally.weight
@@ -604,31 +634,44 @@ cdef class MergeLoop:
         self.owner.push_back(<uint32_t>pretoken)
 
     cdef int _index_pairs(self) except -1 nogil:
-        """Fills the index and the queue with the pairs of base symbols."""
+        """Fills the index and the queue with the pairs that the cells hold now; the rare ones have no cells there."""
         cdef vector[TallyEntry] tally  # by pair
-        cdef vector[position_t] example  # one right cell of the pair
-        cdef position_t cell, n = <position_t>self.cells.size()
+        cdef vector[position_t] example  # one of the pair's cells
+        cdef position_t left, right = 0, last = <position_t>(self.cells.size() - 1)
         cdef uint32_t pair
-        for cell in range(1, n):
-            if cell % POLL_EVERY == 0:
+        while right < last:
+            left = right
+            right = self._next_token(left)
+            if self.cells[left] == BOUNDARY or self.cells[right] == BOUNDARY:
+                continue
+            pair = self.pairs.find_or_add(self.cells[left], self.cells[right])
+            if pair == tally.size():
+                tally.push_back(TallyEntry())
+                example.push_back(left)
+            tally[pair].size += 1
+            tally[pair].weight += self.counts[self.owner[left]]
+            if left // POLL_EVERY != right // POLL_EVERY:
                 self.interrupt.poll()
-            if self.cells[cell - 1] != BOUNDARY and self.cells[cell] != BOUNDARY:
-                pair = self.pairs.find_or_add(self.cells[cell - 1], self.cells[cell])
-                if pair == tally.size():
-                    tally.push_back(TallyEntry())
-                    example.push_back(cell)
-                tally[pair].size += 1
-                tally[pair].weight += self.counts[self.owner[cell]]
-        for pair in range(tally.size()):
-            cell = example[pair]
-            self._add_pair(self.cells[cell - 1], self.cells[cell], &tally[pair])
-        for cell in range(1, n):
-            if cell % POLL_EVERY == 0:
-                self.interrupt.poll()
-            if self.cells[cell - 1] != BOUNDARY and self.cells[cell] != BOUNDARY:
-                pair = self.pairs.find_or_add(self.cells[cell - 1], self.cells[cell])
-                tally[pair].out[0] = cell - 1
+        for pair in range(<uint32_t>tally.size()):
+            self.pairs.at(pair).frequency = tally[pair].weight
+            left = example[pair]
+            self._add_pair(self.cells[left], self.cells[self._next_token(left)], &tally[pair])
+        right = 0
+        while right < last:
+            left = right
+            right = self._next_token(left)
+            if self.cells[left] == BOUNDARY or self.cells[right] == BOUNDARY:
+                continue
+            pair = self.pairs.find_or_add(self.cells[left], self.cells[right])
+            if tally[pair].out != NULL:
+                tally[pair].out[0] = left
                 tally[pair].out += 1
+            if left // POLL_EVERY != right // POLL_EVERY:
+                self.interrupt.poll()
+
+    cdef inline position_t _next_token(self, position_t cell) noexcept nogil:
+        """Where the token or boundary ends that begins in the cell."""
+        return cell + (1 if self.cells[cell] == BOUNDARY else self.length[self.cells[cell]])
 
     # ---- the result
 
@@ -650,7 +693,12 @@ cdef class MergeLoop:
     @property
     def head_frequency(self):
         """int: the frequency of the next candidate; 0 if there is none."""
-        return self._head_frequency()
+        cdef Interrupt interrupt
+        self._claim_run(&interrupt)
+        try:
+            return self._head_frequency()
+        finally:
+            self.is_running = False
 
     @property
     def longest_probe(self):

@@ -18,6 +18,7 @@ class MergeLoop:
         scaffold: bool,
         prefix_length: int = 0,
         log: bool = False,
+        rare_below: int = 1,
     ) -> None: ...
     def run(self, vocab_size: int, progress: Callable[[int], object] | None = None) -> str: ...
     @property

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop
 from hf_scaffold._utils.arguments import (
     knows_its_arguments,
@@ -115,7 +117,7 @@ def train_sizes(
 
 def _train(counts: PreTokenCounts, sizes: list[int], settings: TrainingSettings) -> list[ScaffoldBPE]:
     _check_settings_of_characters(settings, counts.pre_tokenizer)
-    loop, encodes = _merge_loop(counts, min(sizes), settings)
+    loop, encodes = _merge_loop(counts, sizes, settings)
     # |V| grows by at most one a round, and no step depends on the target size. So the loop passes through the
     # result for each smaller size, when |V| first equals it.
     artifacts: dict[int, ScaffoldBPE] = {}
@@ -155,7 +157,7 @@ def _check_settings_of_characters(settings: TrainingSettings, pre_tokenizer: Pre
 
 
 def _merge_loop(
-    counts: PreTokenCounts, vocab_size: int, settings: TrainingSettings
+    counts: PreTokenCounts, sizes: list[int], settings: TrainingSettings
 ) -> tuple[MergeLoop, bool]:
     """The loop, ready to run; and whether it encodes all of the counts as the encoder will."""
     corpus = Characters.of(counts, settings.affixes)
@@ -166,7 +168,7 @@ def _merge_loop(
     specials, byte_tokens = settings.all_special_tokens, BYTE_TOKENS if settings.byte_fallback else ()
     not_merged = [*specials, *byte_tokens]
     alphabet, symbols = corpus.symbols(characters, first_id=len(not_merged))
-    _check_fixed_tokens(specials, [*byte_tokens, *alphabet], vocab_size)
+    _check_fixed_tokens(specials, [*byte_tokens, *alphabet], min(sizes))
     kind = AmbiguousMergeLoop if corpus.spell_affixes() else MergeLoop
     loop = kind(
         symbols,
@@ -179,8 +181,19 @@ def _merge_loop(
         max_token_length=min(settings.max_token_length or 0, _LONGEST),
         scaffold=settings.scaffold,
         log=settings.log,
+        rare_below=_hardly_reached(counts, max(sizes) - len(not_merged) - len(alphabet)),
     )
     return loop, is_whole and kind is MergeLoop
+
+
+def _hardly_reached(counts: PreTokenCounts, n_normal: int) -> int:
+    """A frequency that pairs hardly fall below before that many normal tokens are merged.
+
+    As long as fewer merges were made than there are pre-tokens of some frequency, one of these is still in
+    pieces, and its pairs are as frequent. A quarter more merges allows for those that made scaffold tokens.
+    """
+    rank = max(1, n_normal * 5 // 4)
+    return int(np.partition(counts.counts, -rank)[-rank]) if rank <= len(counts) else 1
 
 
 def _check_fixed_tokens(specials: list[str], alphabet: list[str], vocab_size: int) -> None:

@@ -99,15 +99,12 @@ def test_trains_what_the_slow_reference_trains(run):
     ]
 
 
-@given(runs())
-@settings(max_examples=200, deadline=None)
-def test_frequencies_at_the_end_are_exact(run):
-    counts, vocab_size, options = run
+def loop_of(counts, options, **others):
     alphabet = sorted(set("".join(counts)))
     fixed = [*options["special_tokens"], *alphabet]
     texts = list(counts)
     random.Random(len(texts)).shuffle(texts)
-    loop = MergeLoop(
+    return MergeLoop(
         np.array([fixed.index(letter) for text in texts for letter in text], np.int32),
         np.cumsum([0, *map(len, texts)]),
         np.array([counts[text] for text in texts], np.int64),
@@ -116,12 +113,38 @@ def test_frequencies_at_the_end_are_exact(run):
         options["min_frequency"],
         options["max_token_length"] or 0,
         options["scaffold"],
+        **others,
     )
+
+
+@given(runs())
+@settings(max_examples=200, deadline=None)
+def test_frequencies_at_the_end_are_exact(run):
+    counts, vocab_size, options = run
+    loop = loop_of(counts, options)
     loop.run(vocab_size)
     reference = oracle.train({tuple(text): n for text, n in counts.items()}, vocab_size, **options)
     frequencies = oracle.token_frequencies(reference.sequences)
     assert [token.decode() for token in loop.tokens] == reference.expanded
     assert loop.frequencies == [frequencies[token] for token in reference.expanded]
+
+
+@given(runs(), many_counts, st.integers(0, 40))
+@settings(max_examples=400, deadline=None)
+def test_rare_pairs_may_wait(run, rare_below, smaller):
+    """However many pairs the index leaves out, each event, frequency and cell stays the same."""
+    counts, vocab_size, options = run
+    loops = [loop_of(counts, options, log=True, rare_below=least) for least in (1, rare_below)]
+    rows = np.arange(len(counts))
+    for size in (vocab_size - smaller, vocab_size):
+        if size >= 0:
+            outcome, same_outcome = (loop.run(size) for loop in loops)
+            assert outcome == same_outcome
+    loop, same = loops
+    assert loop.events == same.events
+    assert loop.frequencies == same.frequencies
+    assert loop.head_frequency == same.head_frequency
+    assert all(map(np.array_equal, loop.encoded(rows), same.encoded(rows)))
 
 
 @given(runs(), st.data())
