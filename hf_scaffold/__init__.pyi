@@ -2,6 +2,7 @@
 
 from .counting.counts import PreTokenCounts as PreTokenCounts
 from .counting.counts import count as count
+from .counting.merging import merge_counts as merge_counts
 from .engine.encoder import Encoder as Encoder
 from .errors import ArtifactError as ArtifactError
 from .errors import ConfigurationError as ConfigurationError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -167,6 +168,25 @@ def _as_whole(value: Any) -> str:
     if isinstance(value, str) and value.strip().isdecimal():
         return "; leave out the quotes"
     return ""
+
+
+def memory(name: str, value: Any, least: int) -> int:
+    """Bytes, given as a number or with a unit: powers of 1024, as Spark and Java have them.
+
+    Raises:
+        TypeError: it is neither a whole number nor a string.
+        ConfigurationError: it is no such string, or less than `least`.
+    Example:
+        >>> memory("max_memory", "4G", 1), memory("max_memory", "512 MiB", 1)
+        (4294967296, 536870912)
+    """
+    if isinstance(value, str):
+        found = re.fullmatch(r"(\d{1,9})\s*([KMGT])(?:i?B)?", value.strip(), re.IGNORECASE | re.ASCII)
+        if found is None:
+            raise ConfigurationError(f"{name} is {value!r}; write a number and K, M, G or T, as in '4G'")
+        value = int(found[1]) << 10 * (1 + "KMGT".index(found[2].upper()))
+    reason = f"{least >> 20:,} MiB" if least >> 20 else ""
+    return whole(name, value, least, reason=reason)
 
 
 def flag(name: str, value: Any) -> bool:

@@ -86,6 +86,16 @@ def _example(arguments: str) -> str:
     return f"Example: `{terminal.NAME} {arguments}`"
 
 
+def _require_table_file(output: Path) -> None:
+    from hf_scaffold.cli import workflow
+
+    if output.suffix != ".parquet":
+        raise typer.BadParameter(f"--output {output} must end in .parquet, by which `train` knows a table")
+    with options.about("--output"):
+        workflow.require_parquet()
+        workflow.require_writable_file(output)
+
+
 @app.command(epilog=_example("count books/*.txt -o books.parquet"))
 def count(
     corpus: options.Corpus,
@@ -102,17 +112,32 @@ def count(
     """
     from hf_scaffold.cli import views, workflow
 
-    if output.suffix != ".parquet":
-        raise typer.BadParameter(f"--output {output} must end in .parquet, by which `train` knows a table")
-    with options.about("--output"):
-        workflow.require_parquet()
-        workflow.require_writable_file(output)
+    _require_table_file(output)
     start = time.perf_counter()
     counts = workflow.count_with_bar(
         corpus, pre_tokenizer, alphabet, text_field, num_workers, max_pretoken_length
     )
     counts.save(output)
     views.show_counts(counts, output, time.perf_counter() - start)
+
+
+@app.command(epilog=_example("merge-counts part-*.parquet -o all.parquet --max-memory 4G"))
+def merge_counts(
+    tables: options.Tables,
+    output: options.CountsFile,
+    max_memory: options.MaxMemory = "1G",
+) -> None:
+    """Add up tables of counts on disk, in bounded memory.
+
+    Parts of a corpus give the table of the whole, byte for byte. An existing FILE is replaced once the new
+    one is complete.
+    """
+    from hf_scaffold.cli import views, workflow
+
+    _require_table_file(output)
+    start = time.perf_counter()
+    size = workflow.merge_with_bar(tables, output, max_memory)
+    views.show_table(size, output, time.perf_counter() - start)
 
 
 @app.command(epilog=_example("train books/*.txt --vocab-size 32000 -o my-tokenizer"))

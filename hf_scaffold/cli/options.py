@@ -329,6 +329,18 @@ BytePreTokenizerOption = Annotated[
         show_default=False,
     ),
 ]
+Tables = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="TABLES",
+        help="Tables of counts, or glob patterns of them: .parquet files that `count` wrote.",
+        show_default=False,
+    ),
+]
+MaxMemory = Annotated[
+    str,
+    typer.Option("--max-memory", metavar="SIZE", help="Memory to take, such as 4G; 512M at least."),
+]
 CountsFile = Annotated[
     Path, typer.Option("--output", "-o", metavar="FILE", help="The table of counts, a .parquet file.")
 ]

@@ -1,12 +1,14 @@
 """What each command shows of its result, on stdout."""
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hf_scaffold._utils.percent import percent_down
 from hf_scaffold.cli import demo, terminal
 from hf_scaffold.counting.counts import PreTokenCounts
+from hf_scaffold.counting.merging import TableSize
 from hf_scaffold.evaluation.audit import Audit
 from hf_scaffold.evaluation.inspection import Inspection, bytes_per_token, readable, scaffold_uses
 from hf_scaffold.shards.index import ShardIndex
@@ -19,11 +21,21 @@ if TYPE_CHECKING:
 
 def show_counts(counts: PreTokenCounts, path: Path, seconds: float) -> None:
     """After `count`: the table's size."""
+    show_table(TableSize(len(counts), counts.total, counts.n_bytes, counts.parts), path, seconds)
+
+
+def show_table(size: TableSize, path: Path, seconds: float) -> None:
+    """After `merge-counts`: the table's size, and which parts it lacks."""
+    missing = [
+        (f"{','.join(map(str, islice(part.missing, 10)))}{',…' * (part.n_missing > 10)} of {part.of}")
+        for part in size.parts
+    ]
     terminal.facts(
         [
             ("counts", str(path)),
-            ("pre-tokens", f"{counts.total:,}; {len(counts):,} distinct"),
-            ("bytes", f"{counts.n_bytes:,}"),
+            ("pre-tokens", f"{size.n_pretokens:,}; {size.n_distinct:,} distinct"),
+            ("bytes", f"{size.n_bytes:,}"),
+            *(("missing parts", text) for text in missing),
             ("time", f"{seconds:.1f} s"),
         ]
     )

@@ -13,6 +13,7 @@ from hf_scaffold._utils.files import saving, settle
 from hf_scaffold.cli import terminal
 from hf_scaffold.cli.options import DEFAULT_EOS
 from hf_scaffold.counting.counts import PreTokenCounts, count
+from hf_scaffold.counting.merging import TableSize, merge_counts
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.corpus import Progress, iter_documents
 from hf_scaffold.text.files import find_files, import_extra
@@ -113,6 +114,12 @@ def count_with_bar(
             max_pretoken_length=max_pretoken_length or None,
             show_progress=progress,
         )
+
+
+def merge_with_bar(tables: Sequence[Path], output: Path, max_memory: str) -> TableSize:
+    """What `merge_counts` does, with a bar meanwhile."""
+    with terminal.progress_bar("Merging", "rows") as progress:
+        return merge_counts(tables, output, max_memory=max_memory, show_progress=progress)
 
 
 def _holds_counts(path: Path) -> bool:

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer as StockPreTokenizer
 
-from hf_scaffold._core.counter import first_out_of_order, last_cut
+from hf_scaffold._core.counter import last_cut
 from hf_scaffold._utils.arguments import (
     knows_its_arguments,
     progress,
@@ -27,8 +27,10 @@ from hf_scaffold._utils.arguments import (
     warn,
     whole,
 )
-from hf_scaffold._utils.files import write_files
-from hf_scaffold.counting.files import read_parquet, to_parquet
+from hf_scaffold._utils.files import naming, saving
+from hf_scaffold.counting.files import TableFile, TableWriter, arrow_table
+from hf_scaffold.counting.parts import Parts, join_parts
+from hf_scaffold.counting.rows import Int64Array, check_rows
 from hf_scaffold.counting.sums import exact_sum
 from hf_scaffold.counting.workers import (
     count_in_processes,
@@ -41,7 +43,6 @@ from hf_scaffold.text.corpus import Corpus, Progress, describe_corpus, iter_docu
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
 from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH
 
-Int64Array: TypeAlias = npt.NDArray[np.int64]
 PreTokenizerLike: TypeAlias = str | StockPreTokenizer | Tokenizer | PreTokenizer
 
 _MAX_COUNT = 2**63 - 1
@@ -58,6 +59,7 @@ class PreTokenCounts(Mapping[bytes, int]):
         offsets: int64, n + 1 rows: pre-token i is data[offsets[i]:offsets[i + 1]].
         counts: int64 > 0, n rows.
         pre_tokenizer: What cut the text: a preset's name, a `PreTokenizer` or a `tokenizers` object.
+        parts: The parts of corpora that are counted here, where others are not: see `merge`.
     Raises:
         CorpusError: the table is not sorted, has an empty or repeated pre-token or a count below 1; or the
             alphabet is characters and a pre-token is not UTF-8.
@@ -70,13 +72,24 @@ class PreTokenCounts(Mapping[bytes, int]):
     """
 
     def __init__(
-        self, data: bytes, offsets: Int64Array, counts: Int64Array, pre_tokenizer: PreTokenizerLike
+        self,
+        data: bytes,
+        offsets: Int64Array,
+        counts: Int64Array,
+        pre_tokenizer: PreTokenizerLike,
+        parts: Iterable[Parts] = (),
     ) -> None:
         self.data = data
         self.offsets = _read_only(offsets)
         self.counts = _read_only(counts)
         self.pre_tokenizer = get_pre_tokenizer(pre_tokenizer)
-        self._validate()
+        self.parts = tuple(parts)
+        n_rows = len(self.counts)
+        if len(self.offsets) != n_rows + 1 or self.offsets[0] != 0 or self.offsets[-1] != len(self.data):
+            raise CorpusError(
+                f"offsets must be {n_rows + 1} positions from 0 to {len(self.data)}, one more than counts"
+            )
+        check_rows((self.data, self.offsets, self.counts), self.pre_tokenizer.alphabet)
 
     @classmethod
     def from_mapping(
@@ -113,7 +126,7 @@ class PreTokenCounts(Mapping[bytes, int]):
 
     @classmethod
     def _from_sorted(
-        cls, items: Iterable[tuple[bytes, int]], pre_tokenizer: PreTokenizer
+        cls, items: Iterable[tuple[bytes, int]], pre_tokenizer: PreTokenizer, parts: Iterable[Parts] = ()
     ) -> "PreTokenCounts":
         data, offsets, counts = bytearray(), array("q", [0]), array("q")
         for pretoken, value in items:
@@ -122,7 +135,7 @@ class PreTokenCounts(Mapping[bytes, int]):
             data += pretoken
             offsets.append(len(data))
             counts.append(value)
-        return cls(bytes(data), np.array(offsets), np.array(counts), pre_tokenizer)
+        return cls(bytes(data), np.array(offsets), np.array(counts), pre_tokenizer, parts)
 
     @property
     def total(self) -> int:
@@ -137,8 +150,12 @@ class PreTokenCounts(Mapping[bytes, int]):
     def merge(self, *others: "PreTokenCounts") -> "PreTokenCounts":
         """Add up tables, in any order and grouping.
 
+        Parts of a corpus, as `hf-scaffold count --part` counts them, are added once each: together they are
+        the table of the corpus, and `parts` says which are here as long as some are missing. `merge_counts`
+        adds up tables that don't fit into memory.
+
         Raises:
-            ConfigurationError: the tables are of different pre-tokenizers.
+            ConfigurationError: the tables are of different pre-tokenizers, or two count the same part.
             CountOverflowError: a sum is beyond 2**63 - 1; names the pre-token.
         Cost: O(rows of all tables).
         Example:
@@ -156,23 +173,31 @@ class PreTokenCounts(Mapping[bytes, int]):
                     "can't merge counts of different pre-tokenizers: "
                     f"{_name(self.pre_tokenizer)} and {_name(other.pre_tokenizer)}"
                 )
-        rows = heapq.merge(*(table.items() for table in (self, *others)))
+        tables = (self, *others)
+        parts = join_parts([(f"table {i}", table.parts) for i, table in enumerate(tables)])
+        rows = heapq.merge(*(table.items() for table in tables))
         groups = groupby(rows, operator.itemgetter(0))
         sums = ((pretoken, sum(value for _, value in group)) for pretoken, group in groups)
-        return self._from_sorted(sums, self.pre_tokenizer)
+        return self._from_sorted(sums, self.pre_tokenizer, parts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the table as Parquet: columns `pretoken` (binary) and `count` (int64), sorted by pre-token.
 
-        The metadata hold the pre-tokenizer and a format version. Equal tables give equal bytes with one
-        version of pyarrow. A failed write leaves an older file of that name as it was.
+        The metadata hold the pre-tokenizer, the parts and a format version. Equal tables give equal bytes
+        with one version of pyarrow. A failed write leaves an older file of that name as it was.
 
         Raises:
             OSError: the file can't be written.
             ConfigurationError: pyarrow is not installed.
         """
-        data = to_parquet((self.data, self.offsets, self.counts), self.pre_tokenizer)
-        write_files(Path(path).parent, {Path(path).name: data})
+        path = Path(path)
+        rows = arrow_table((self.data, self.offsets, self.counts))
+        with (
+            saving(str(path.parent)) as staging,
+            naming(path),
+            TableWriter(Path(staging, path.name), self.pre_tokenizer, self.parts) as writer,
+        ):
+            writer.write(rows)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "PreTokenCounts":
@@ -184,9 +209,10 @@ class PreTokenCounts(Mapping[bytes, int]):
                 that breaks a rule of tables; names file and row.
             ConfigurationError: pyarrow is not installed.
         """
-        rows, pre_tokenizer = read_parquet(path)
+        file = TableFile(path)
+        rows = file.read()
         try:
-            return cls(*rows, pre_tokenizer)
+            return cls(*rows, file.pre_tokenizer, file.parts)
         except CorpusError as error:
             raise ArtifactError(f"{path}: {error}") from None
 
@@ -218,13 +244,14 @@ class PreTokenCounts(Mapping[bytes, int]):
             return NotImplemented
         return (
             self.pre_tokenizer == other.pre_tokenizer
+            and self.parts == other.parts
             and self.data == other.data
             and np.array_equal(self.offsets, other.offsets)
             and np.array_equal(self.counts, other.counts)
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.data, self.offsets, self.counts, self.pre_tokenizer)
+        return type(self), (self.data, self.offsets, self.counts, self.pre_tokenizer, self.parts)
 
     def __repr__(self) -> str:
         return (
@@ -234,39 +261,6 @@ class PreTokenCounts(Mapping[bytes, int]):
 
     def _pretoken(self, row: int) -> bytes:
         return self.data[self.offsets[row] : self.offsets[row + 1]]
-
-    def _validate(self) -> None:
-        n_rows = len(self.counts)
-        if len(self.offsets) != n_rows + 1 or self.offsets[0] != 0 or self.offsets[-1] != len(self.data):
-            raise CorpusError(
-                f"offsets must be {n_rows + 1} positions from 0 to {len(self.data)}, one more than counts"
-            )
-        for row in np.flatnonzero(np.diff(self.offsets) < 1)[:1]:
-            raise CorpusError(f"row {row}: the pre-token is empty")
-        for row in np.flatnonzero(self.counts < 1)[:1]:
-            raise CorpusError(
-                f"row {row}: pre-token {self._pretoken(row)!r} has count {self.counts[row]}, not 1 or more"
-            )
-        row = first_out_of_order(self.data, self.offsets)
-        if row < n_rows:
-            before, pretoken = self._pretoken(row - 1), self._pretoken(row)
-            problem = "appears twice" if pretoken == before else f"is not sorted: it follows {before!r}"
-            raise CorpusError(f"row {row}: pre-token {pretoken!r} {problem}")
-        if self.pre_tokenizer.alphabet == "chars":
-            self._require_utf8()
-
-    def _require_utf8(self) -> None:
-        starts = np.frombuffer(self.data, np.uint8)[self.offsets[:-1]]
-        try:
-            self.data.decode()
-            broken = np.flatnonzero(starts & 0xC0 == 0x80)  # the second part of a character
-            row = int(broken[0]) if len(broken) else len(self)
-        except UnicodeDecodeError as error:
-            row = int(np.searchsorted(self.offsets, error.start, side="right")) - 1
-        if row < len(self):
-            raise CorpusError(
-                f"row {row}: pre-token {self._pretoken(row)!r} is not UTF-8, so it has no characters"
-            )
 
 
 class _Items(ItemsView[bytes, int]):

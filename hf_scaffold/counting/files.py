@@ -1,67 +1,155 @@
-"""Tables of pre-token counts as Parquet."""
+"""Tables of pre-token counts as Parquet, read and written some rows at a time."""
 
-from collections.abc import Mapping
-from io import BytesIO
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from hf_scaffold.errors import ArtifactError
+from hf_scaffold.counting.parts import Parts, parts_from_json, parts_to_json
+from hf_scaffold.counting.rows import Rows, check_rows
+from hf_scaffold.errors import ArtifactError, CorpusError
 from hf_scaffold.text.files import import_extra
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
 
 FORMAT_VERSION = b"1"
 VERSION_KEY = b"hf_scaffold.format_version"
 PRE_TOKENIZER_KEY = b"hf_scaffold.pretokenizer"
+PARTS_KEY = b"hf_scaffold.parts"
 
-Rows = tuple[bytes, npt.NDArray[np.int64], npt.NDArray[np.int64]]  # data, offsets, counts
-
-
-def to_parquet(rows: Rows, pre_tokenizer: PreTokenizer) -> bytes:
-    """The columns `pretoken` (binary) and `count` (int64); the pre-tokenizer is in the metadata."""
-    pyarrow, parquet = import_extra("pyarrow", "parquet"), import_extra("pyarrow.parquet", "parquet")
-    data, offsets, counts = rows
-    buffers = [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(data)]
-    pretokens = pyarrow.Array.from_buffers(pyarrow.large_binary(), len(counts), buffers)
-    metadata = {VERSION_KEY: FORMAT_VERSION, PRE_TOKENIZER_KEY: pre_tokenizer.to_json().encode()}
-    stream = BytesIO()
-    table = pyarrow.table({"pretoken": pretokens, "count": counts}, metadata=metadata)
-    parquet.write_table(table, stream, compression="zstd", use_dictionary=False)
-    return stream.getvalue()
+ROWS_PER_GROUP = 1 << 18  # how a table is grouped decides its bytes, so this is part of the format
+_BUFFER = 1 << 16  # bytes read from a file at a time
 
 
-def read_parquet(path: str | PathLike[str]) -> tuple[Rows, PreTokenizer]:
-    """The rows of a file, which may break any rule of a table but that of its columns.
+class TableWriter:
+    """Writes a table's rows as they come: the columns `pretoken` (binary) and `count` (int64).
 
+    The metadata say how the text was cut, and which parts of a corpus are there if some are not. How the
+    rows were handed over leaves no trace in the file.
+
+    Args:
+        sink: A path, or a file open for writing.
+    Raises:
+        ConfigurationError: pyarrow is not installed.
+    """
+
+    def __init__(self, sink: Any, pre_tokenizer: PreTokenizer, parts: Sequence[Parts] = ()) -> None:
+        self._arrow = import_extra("pyarrow", "parquet")
+        metadata = {VERSION_KEY: FORMAT_VERSION, PRE_TOKENIZER_KEY: pre_tokenizer.to_json().encode()}
+        if parts:
+            metadata[PARTS_KEY] = parts_to_json(parts)
+        schema = self._arrow.schema(columns(), metadata=metadata)
+        self._rest = schema.empty_table()
+        parquet = import_extra("pyarrow.parquet", "parquet")
+        self._writer = parquet.ParquetWriter(sink, schema, compression="zstd", use_dictionary=False)
+
+    def __enter__(self) -> "TableWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and len(self._rest):
+            self._write_group(self._rest)
+        self._writer.close()
+
+    def write(self, rows: Any) -> None:
+        """Append rows, as an Arrow table with these columns."""
+        rows = self._arrow.concat_tables([self._rest, rows.cast(self._rest.schema)])
+        n_full = len(rows) - len(rows) % ROWS_PER_GROUP
+        for first in range(0, n_full, ROWS_PER_GROUP):
+            self._write_group(rows.slice(first, ROWS_PER_GROUP))
+        self._rest = rows.slice(n_full)
+
+    def _write_group(self, rows: Any) -> None:
+        # In one chunk each: where chunks end would show in the pages.
+        self._writer.write_table(rows.combine_chunks(), row_group_size=ROWS_PER_GROUP)
+
+
+class TableFile:
+    """A file that holds a table of counts; its rows are read, and checked, as they are asked for.
+
+    Args:
+        path: Of a Parquet file that `TableWriter` wrote.
     Raises:
         OSError: the file can't be opened.
-        ArtifactError: it is not Parquet, has other columns, nulls, or metadata that don't fit.
+        ArtifactError: it is not Parquet, is truncated, has other columns, or metadata that don't fit.
+        ConfigurationError: pyarrow is not installed.
     """
-    pyarrow, parquet = import_extra("pyarrow", "parquet"), import_extra("pyarrow.parquet", "parquet")
-    with open(path, "rb") as stream:
-        try:
-            table = parquet.read_table(stream)
-        except (pyarrow.ArrowException, OSError) as error:
-            raise ArtifactError(f"{path} is not a Parquet file or is truncated: {error}") from error
-    pre_tokenizer = _pre_tokenizer(path, table.schema.metadata or {})
-    expected = {"pretoken": pyarrow.large_binary(), "count": pyarrow.int64()}
-    try:
-        columns = [(column.name, column.type) for column in table.schema]
-    except UnicodeDecodeError as error:
-        raise ArtifactError(f"{path}: the name of a column is not UTF-8: {error}") from None
-    if not {*expected.items()} <= {*columns}:
-        raise ArtifactError(
-            f"{path}: expected columns pretoken: large_binary and count: int64, not "
-            + ", ".join(f"{name}: {type_}" for name, type_ in columns)
-        )
-    for name in expected:
-        if table[name].null_count:
-            row = table[name].is_null().index(True).as_py()
-            raise ArtifactError(f"{path}: row {row}: {name} is null")
-    data, offsets = _joined(table["pretoken"].combine_chunks())
-    return (data, offsets, table["count"].to_numpy()), pre_tokenizer
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path = path
+        self._arrow = import_extra("pyarrow", "parquet")
+        self._parquet = import_extra("pyarrow.parquet", "parquet")
+        with open(path, "rb") as stream:
+            try:
+                found = self._parquet.ParquetFile(stream)
+                schema, self.n_rows = found.schema_arrow, found.metadata.num_rows
+            except (self._arrow.ArrowException, OSError) as error:
+                raise self._damaged(error) from error
+        metadata = schema.metadata or {}
+        self.pre_tokenizer = _pre_tokenizer(path, metadata)
+        self.parts = _parts(path, metadata)
+        _check_columns(path, schema)
+
+    def read(self) -> Rows:
+        """All rows, not checked yet but for nulls.
+
+        Raises:
+            OSError: the file can't be opened.
+            ArtifactError: it is damaged, or has a null.
+        """
+        with open(self.path, "rb") as stream:
+            try:
+                table = self._parquet.read_table(stream, columns=["pretoken", "count"])
+            except (self._arrow.ArrowException, OSError) as error:
+                raise self._damaged(error) from error
+        return self._rows_of(table, 0)
+
+    def batches(self, n_rows: int) -> Iterator[Any]:
+        """The rows in order, as Arrow tables of at most n_rows; each is checked.
+
+        Raises:
+            OSError: the file can't be opened.
+            ArtifactError: it is damaged, or has a row that no table has; names file and row.
+        """
+        first, before = 0, b""
+        with open(self.path, "rb") as stream:
+            try:
+                found = self._parquet.ParquetFile(stream, buffer_size=_BUFFER, pre_buffer=False)
+                batches = found.iter_batches(n_rows, columns=["pretoken", "count"], use_threads=False)
+                for batch in batches:
+                    table = self._arrow.Table.from_batches([batch])
+                    try:
+                        check_rows(self._rows_of(table, first), self.pre_tokenizer.alphabet, first, before)
+                    except CorpusError as error:
+                        raise ArtifactError(f"{self.path}: {error}") from None
+                    first, before = first + len(table), table["pretoken"][-1].as_py()
+                    yield table
+            except (self._arrow.ArrowException, OSError) as error:
+                raise self._damaged(error) from error
+
+    def _rows_of(self, table: Any, first: int) -> Rows:
+        for name in ("pretoken", "count"):
+            if table[name].null_count:
+                row = first + table[name].is_null().index(True).as_py()
+                raise ArtifactError(f"{self.path}: row {row}: {name} is null")
+        return (*_joined(table["pretoken"].combine_chunks()), table["count"].to_numpy())
+
+    def _damaged(self, error: Exception) -> ArtifactError:
+        return ArtifactError(f"{self.path} is not a Parquet file or is truncated: {error}")
+
+
+def columns() -> Any:
+    arrow = import_extra("pyarrow", "parquet")
+    return [("pretoken", arrow.large_binary()), ("count", arrow.int64())]
+
+
+def arrow_table(rows: Rows) -> Any:
+    """Rows as an Arrow table, without a copy."""
+    arrow = import_extra("pyarrow", "parquet")
+    data, offsets, counts = rows
+    buffers = [None, arrow.py_buffer(offsets), arrow.py_buffer(data)]
+    pretokens = arrow.Array.from_buffers(arrow.large_binary(), len(counts), buffers)
+    return arrow.table([pretokens, counts], arrow.schema(columns()))
 
 
 def _pre_tokenizer(path: str | PathLike[str], metadata: Mapping[bytes, bytes]) -> PreTokenizer:
@@ -81,7 +169,26 @@ def _pre_tokenizer(path: str | PathLike[str], metadata: Mapping[bytes, bytes]) -
         raise ArtifactError(f"{path}: the pre-tokenizer in its metadata can't be read: {error}") from error
 
 
-def _joined(pretokens: Any) -> tuple[bytes, npt.NDArray[np.int64]]:
+def _parts(path: str | PathLike[str], metadata: Mapping[bytes, bytes]) -> tuple[Parts, ...]:
+    try:
+        return parts_from_json(metadata.get(PARTS_KEY, b"[]"))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ArtifactError(f"{path}: the parts in its metadata can't be read: {error}") from error
+
+
+def _check_columns(path: str | PathLike[str], schema: Any) -> None:
+    try:
+        found = [(column.name, column.type) for column in schema]
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"{path}: the name of a column is not UTF-8: {error}") from None
+    if not {*columns()} <= {*found}:
+        raise ArtifactError(
+            f"{path}: expected columns pretoken: large_binary and count: int64, not "
+            + ", ".join(f"{name}: {type_}" for name, type_ in found)
+        )
+
+
+def _joined(pretokens: Any) -> tuple[bytes, Any]:
     """The values of an Arrow large_binary array, one after another, and their offsets."""
     _, offsets_buffer, data_buffer = pretokens.buffers()
     if not len(pretokens):

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from hf_scaffold._core.counter import PretokenCounter
 from hf_scaffold._utils.arguments import whole
 from hf_scaffold._utils.process import n_cpus
-from hf_scaffold.counting.files import Rows
+from hf_scaffold.counting.rows import Rows
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.splitting.levels import Splitting, splitting_of, writes_bytes
 from hf_scaffold.splitting.patterns import RefusedError

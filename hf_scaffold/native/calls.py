@@ -1,8 +1,8 @@
 """Tokenizer calls on the compiled encoder: which it can take, and what they return.
 
 `ScaffoldTokenizerFast` asks here first. The answer is exactly that of the general path, the Rust backend,
-where a preset splits the text; anything else is left to it. All that
-is derived from a tokenizer is kept in its `cache`, and made anew once the backend's parts have changed.
+wherever that can be told; any other call is left to it. All that is derived from a tokenizer is kept in its
+`cache`, and made anew once the backend's parts have changed.
 """
 
 from __future__ import annotations

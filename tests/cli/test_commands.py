@@ -20,6 +20,7 @@ from transformers import AutoTokenizer
 import hf_scaffold as hs
 from hf_scaffold._utils.percent import percent_down
 from hf_scaffold.cli import commands, demo, errors, terminal, workflow
+from hf_scaffold.counting.parts import Parts
 from hf_scaffold.evaluation import inspection
 from hf_scaffold.text.pre_tokenizers import PRESETS
 
@@ -129,11 +130,33 @@ def test_count_takes_files_patterns_and_fields(corpus, tmp_path, succeed):
     assert hs.PreTokenCounts.load(tmp_path / "counts.parquet") == expected
 
 
+def test_merge_counts_writes_the_table_of_all_the_text(tmp_path, succeed, fail):
+    for name, text in (("a", "the cat"), ("b", "the dog")):
+        (tmp_path / f"{name}.txt").write_text(text, encoding="utf-8")
+        succeed("count", tmp_path / f"{name}.txt", "-o", tmp_path / f"{name}.parquet")
+    screen = succeed("merge-counts", tmp_path / "?.parquet", "-o", tmp_path / "all.parquet")
+    assert "4; 3 distinct" in screen
+    assert hs.PreTokenCounts.load(tmp_path / "all.parquet") == hs.count(["the cat", "the dog"])
+    arguments = "merge-counts", tmp_path / "a.parquet", "-o", tmp_path / "c.parquet"
+    assert "--max-memory is 1048576; it must be at least" in fail(*arguments, "--max-memory", "1M")
+    assert "--max-memory is 'much'; write a number" in fail(*arguments, "--max-memory", "much")
+    assert "c.txt must end in .parquet" in fail(*arguments[:3], tmp_path / "c.txt")
+
+
+def test_merge_counts_says_which_parts_are_missing(tmp_path, succeed):
+    counts = hs.count(["the cat"])
+    parts = [Parts("corpus", 64, (3, 5))]
+    table = hs.PreTokenCounts(counts.data, counts.offsets, counts.counts, counts.pre_tokenizer, parts)
+    table.save(tmp_path / "some.parquet")
+    screen = succeed("merge-counts", tmp_path / "some.parquet", "-o", tmp_path / "all.parquet")
+    assert "0,1,2,4,6,7,8,9,10,11,… of 64" in screen
+
+
 def test_help_shows_what_looks_like_html(succeed):
     assert "</w>" in succeed("train", "--help")
 
 
-COMMANDS = [command.callback.__name__ for command in commands.app.registered_commands]
+COMMANDS = [command.callback.__name__.replace("_", "-") for command in commands.app.registered_commands]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

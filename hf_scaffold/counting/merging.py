@@ -1,0 +1,280 @@
+"""Tables added up on disk, in memory that doesn't depend on their size."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hf_scaffold._utils.arguments import knows_its_arguments, memory, progress, progress_shown, strings
+from hf_scaffold._utils.files import folders_in, locked, made, remove, saving
+from hf_scaffold.counting.files import TableFile, TableWriter
+from hf_scaffold.counting.parts import Parts, join_parts
+from hf_scaffold.counting.sums import exact_sum
+from hf_scaffold.errors import ConfigurationError, CountOverflowError
+from hf_scaffold.text.files import find_files, import_extra
+from hf_scaffold.text.pre_tokenizers import PreTokenizer
+
+_ROWS = 1 << 20  # in memory at a time, of all tables together: sorting them takes less than a second
+_BYTES = 1 << 26  # likewise, but for long pre-tokens
+_LEAST_ROWS = 1 << 10  # in memory of each table
+_READ_ROWS = 1 << 14  # read at a time
+_OWN_MEMORY = 320 << 20  # bytes: Python, NumPy, Arrow, those rows and the group that is written
+_FILE_MEMORY = 4 << 20  # bytes: pages of a file that is read
+_MOST_FILES = 256  # open at a time
+
+LEAST_MEMORY = 1 << 29
+
+
+class TableSize(NamedTuple):
+    """How large a table of counts is, and what it lacks.
+
+    Args:
+        n_distinct: Rows.
+        n_pretokens, n_bytes: Of the corpus.
+        parts: Those of a corpus that was divided, if some are not there.
+    """
+
+    n_distinct: int
+    n_pretokens: int
+    n_bytes: int
+    parts: tuple[Parts, ...]
+
+
+@knows_its_arguments
+def merge_counts(
+    tables: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    *,
+    max_memory: int | str = "1G",
+    show_progress: bool | Callable[[int, int | None], object] = False,
+) -> TableSize:
+    """Add up tables of counts on disk into one.
+
+    The result is, byte for byte, the table of the whole corpus, however the corpus was divided, and however
+    parts were merged before. It takes its place once it is complete.
+
+    Args:
+        tables: A path or glob pattern, or several, of Parquet files that `PreTokenCounts.save`,
+            `hf-scaffold count` or `merge_counts` wrote.
+        output: The Parquet file to write. Its folder also takes what doesn't fit into memory meanwhile: at
+            most the size of all tables.
+        max_memory: Bytes, or a string such as "4G", that the process takes; 512M at least. More files are
+            then read at a time, and fewer times over.
+        show_progress: True for a bar; or a function called as f(rows_read, rows_total).
+    Raises:
+        ConfigurationError: the tables are of different pre-tokenizers, two count the same part of a corpus,
+            one is given twice, or is the output.
+        ArtifactError: a file is truncated, not such a table, or has a row that no table has; names both.
+        CountOverflowError: a sum is beyond 2**63 - 1; names the pre-token.
+        OSError: a file can't be read or written.
+    Cost: O(rows · log(files)), each row read once for up to some 170 tables at "1G"; then twice, and so on.
+    Example:
+        >>> import hf_scaffold as hs, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for day, text in [("monday", "the cat"), ("tuesday", "the dog")]:
+        ...         hs.count([text]).save(f"{folder}/{day}.parquet")
+        ...     _ = hs.merge_counts(f"{folder}/*day.parquet", f"{folder}/all.parquet")
+        ...     dict(hs.PreTokenCounts.load(f"{folder}/all.parquet"))
+        {b' cat': 1, b' dog': 1, b'the': 2}
+    """
+    kinds = (str, os.PathLike)
+    names = [tables] if isinstance(tables, kinds) else strings("tables", tables, kinds)
+    n_files = (memory("max_memory", max_memory, LEAST_MEMORY) - _OWN_MEMORY) // _FILE_MEMORY
+    files = [TableFile(path) for path in find_files(map(Path, names))]
+    _refuse_repeated([*(file.path for file in files), output])
+    pre_tokenizer = _one_pre_tokenizer(files)
+    parts = join_parts([(str(file.path), file.parts) for file in files])
+    show_progress = progress(show_progress, "rows_read, rows_total")
+    output = Path(output)
+    with progress_shown(show_progress, "Merging", " rows") as report, _workplace(output.parent) as folder:
+        merger = _Merger(pre_tokenizer, folder, min(n_files, _MOST_FILES), report)
+        merger.n_to_read = sum(file.n_rows for file in files)
+        last = merger.reduce(files)
+        size = merger.write(last, Path(folder, output.name), parts)
+        with saving(str(output.parent)) as staging:
+            os.replace(Path(folder, output.name), Path(staging, output.name))
+    return size
+
+
+def _refuse_repeated(paths: Sequence[str | os.PathLike[str]]) -> None:
+    found: dict[tuple[int, int], Any] = {}
+    for path in paths:
+        if os.path.exists(path):
+            status = os.stat(path)
+            other = found.setdefault((status.st_dev, status.st_ino), path)
+            if other is not path:
+                raise ConfigurationError(
+                    f"{other} and {path} are one file, whose counts would be added twice"
+                )
+
+
+def _one_pre_tokenizer(files: Sequence[TableFile]) -> PreTokenizer:
+    first = files[0]
+    for file in files:
+        if file.pre_tokenizer != first.pre_tokenizer:
+            raise ConfigurationError(
+                f"{first.path} and {file.path} count pre-tokens of different pre-tokenizers; "
+                "count the text again with one of them"
+            )
+    return first.pre_tokenizer
+
+
+@contextmanager
+def _workplace(folder: Path) -> Iterator[str]:
+    """A folder in `folder` for what is not complete, gone at the end. What dead processes left goes, too."""
+    with made(str(folder)), ExitStack() as stack:
+        with locked(str(folder / ".merging.lock"), 60):
+            for other in folders_in(str(folder), ".merging-"):
+                _remove_if_dead(other)
+            own = str(folder / f".merging-{os.urandom(8).hex()}")
+            os.mkdir(own)
+            stack.callback(remove, own)
+            stack.enter_context(locked(os.path.join(own, ".lock"), 0))
+        yield own
+
+
+def _remove_if_dead(folder: str) -> None:
+    try:
+        with locked(os.path.join(folder, ".lock"), 0) as is_alone:
+            is_dead = is_alone
+    except TimeoutError:
+        return
+    if is_dead:
+        remove(folder)
+
+
+class _Merger:
+    """Merges tables of one pre-tokenizer, so many files at a time.
+
+    Args:
+        folder: For tables that are merged again.
+        n_files: How many tables may be read at a time.
+    """
+
+    def __init__(
+        self,
+        pre_tokenizer: PreTokenizer,
+        folder: str,
+        n_files: int,
+        report: Callable[[int, int | None], object] | None,
+    ) -> None:
+        self.pre_tokenizer, self.folder, self.n_files, self.report = pre_tokenizer, folder, n_files, report
+        self.n_to_read = self.n_read = self.n_made = 0
+
+    def reduce(self, files: Sequence[TableFile]) -> Sequence[TableFile]:
+        """Merge tables until few enough are left to be read at a time."""
+        while len(files) > self.n_files:
+            # The smallest number of rows read again: as few tables as it takes, the smallest ones.
+            files = sorted(files, key=lambda file: file.n_rows)
+            n = min(self.n_files, len(files) - self.n_files + 1)
+            path = Path(self.folder, f"{self.n_made}.parquet")
+            self.n_made += 1
+            self.write(files[:n], path, ())
+            for file in files[:n]:
+                if Path(file.path).parent == Path(self.folder):
+                    os.unlink(file.path)
+            merged = TableFile(path)
+            self.n_to_read += merged.n_rows
+            files = [*files[n:], merged]
+        return files
+
+    def write(self, files: Sequence[TableFile], path: Path, parts: Sequence[Parts]) -> TableSize:
+        """Write the sum of tables."""
+        n_distinct = n_pretokens = n_bytes = 0
+        with TableWriter(path, self.pre_tokenizer, parts) as writer:
+            for rows in self._sums([_Source(file, len(files)) for file in files]):
+                writer.write(rows)
+                counts, lengths = rows["count"].to_numpy(), _lengths(rows)
+                n_distinct += len(rows)
+                n_pretokens += exact_sum(counts)
+                n_bytes += exact_sum(counts, lengths)
+        return TableSize(n_distinct, n_pretokens, n_bytes, tuple(parts))
+
+    def _sums(self, sources: list[_Source]) -> Iterator[Any]:
+        """The sum, in order, some rows at a time."""
+        arrow = import_extra("pyarrow", "parquet")
+        while sources := [source for source in sources if source.refill()]:
+            bound = min(source.last for source in sources)
+            taken = [source.take(bound) for source in sources]
+            rows = arrow.concat_tables(taken)
+            self.n_read += len(rows)
+            if self.report is not None:
+                self.report(self.n_read, self.n_to_read)
+            yield summed(rows)
+
+
+class _Source:
+    """A table of which some rows are in memory."""
+
+    def __init__(self, file: TableFile, n_sources: int) -> None:
+        n_rows = max(_LEAST_ROWS, _ROWS // n_sources)
+        self._batches = file.batches(min(n_rows, _READ_ROWS))
+        self._n_rows, self._n_bytes = n_rows, _BYTES // n_sources
+        self._rows: Any = None
+
+    def refill(self) -> bool:
+        """Read on if no rows are left; False at the end."""
+        if self._rows is None or not len(self._rows):
+            batches, n_rows, n_bytes = [], 0, 0
+            for batch in self._batches:
+                batches.append(batch)
+                n_rows, n_bytes = n_rows + len(batch), n_bytes + batch.nbytes
+                if n_rows >= self._n_rows or n_bytes >= self._n_bytes:
+                    break
+            if not batches:
+                return False
+            self._rows = import_extra("pyarrow", "parquet").concat_tables(batches).combine_chunks()
+        return True
+
+    @property
+    def last(self) -> bytes:
+        last: bytes = self._rows["pretoken"][-1].as_py()
+        return last
+
+    def take(self, bound: bytes) -> Any:
+        """The rows up to a pre-token, which are then no longer here."""
+        pretokens = self._rows["pretoken"]
+        low, high = 0, len(pretokens)
+        while low < high:
+            middle = (low + high) // 2
+            if pretokens[middle].as_py() <= bound:
+                low = middle + 1
+            else:
+                high = middle
+        taken, self._rows = self._rows.slice(0, low), self._rows.slice(low)
+        return taken
+
+
+def summed(rows: Any) -> Any:
+    """Rows sorted, with the counts of equal pre-tokens added up.
+
+    Args:
+        rows: An Arrow table, in any order.
+    Raises:
+        CountOverflowError: a sum is beyond 2**63 - 1; names the pre-token.
+    """
+    compute = import_extra("pyarrow.compute", "parquet")
+    rows = rows.take(compute.sort_indices(rows["pretoken"])).combine_chunks()
+    pretokens, counts = rows["pretoken"], rows["count"].to_numpy()
+    differs = compute.not_equal(pretokens.slice(1), pretokens.slice(0, max(len(pretokens) - 1, 0)))
+    firsts = np.flatnonzero(np.concatenate([np.ones(min(len(rows), 1), bool), differs.to_numpy()]))
+    if not len(firsts):
+        return rows
+    # In halves, which can't overflow.
+    high, low = np.add.reduceat(counts >> 32, firsts), np.add.reduceat(counts & 0xFFFFFFFF, firsts)
+    high += low >> 32
+    for row in np.flatnonzero(high >> 31)[:1]:
+        value = (int(high[row]) << 32) + (int(low[row]) & 0xFFFFFFFF)
+        pretoken = pretokens[int(firsts[row])].as_py()
+        raise CountOverflowError(f"pre-token {pretoken!r} has count {value}, beyond 2**63 - 1")
+    return rows.take(firsts).set_column(1, "count", [(high << 32) + (low & 0xFFFFFFFF)])
+
+
+def _lengths(rows: Any) -> Any:
+    compute = import_extra("pyarrow.compute", "parquet")
+    return compute.binary_length(rows["pretoken"]).to_numpy()

@@ -1,0 +1,86 @@
+"""Which parts of a corpus a table counts, so that none is added twice and none is missing unnoticed."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from hf_scaffold.errors import ConfigurationError
+
+
+@dataclass(frozen=True, order=True)
+class Parts:
+    """Some of the parts that a corpus was divided into.
+
+    Args:
+        corpus: Tells what was divided: equal for all parts of one corpus.
+        of: How many parts there are.
+        numbers: Those here, ascending, from 0.
+    """
+
+    corpus: str
+    of: int
+    numbers: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        numbers = self.numbers
+        is_range = all(type(number) is int and 0 <= number < self.of for number in numbers)
+        if not (self.corpus and numbers and is_range and [*numbers] == sorted({*numbers})):
+            raise ValueError(f"these are no parts of a corpus: {numbers} of {self.of}")
+
+    @property
+    def n_missing(self) -> int:
+        return self.of - len(self.numbers)
+
+    @property
+    def missing(self) -> Iterator[int]:
+        """The numbers of those that are not here."""
+        return (number for number in range(self.of) if number not in self.numbers)
+
+
+def join_parts(tables: Sequence[tuple[str, Sequence[Parts]]]) -> tuple[Parts, ...]:
+    """The parts that tables have together; a corpus that is complete needs no mention.
+
+    Args:
+        tables: The name and parts of each.
+    Raises:
+        ConfigurationError: a part is there twice, or a corpus was divided in two ways; names the tables.
+    Example:
+        >>> odd, even = Parts("books", 4, (1, 3)), Parts("books", 4, (0,))
+        >>> tables = [("a.parquet", [odd]), ("b.parquet", [even])]
+        >>> join_parts(tables)
+        (Parts(corpus='books', of=4, numbers=(0, 1, 3)),)
+        >>> join_parts([*tables, ("c.parquet", [Parts("books", 4, (2,))])])
+        ()
+    """
+    owners: dict[str, dict[int, str]] = {}
+    divided: dict[str, tuple[int, str]] = {}
+    for name, parts in tables:
+        for part in parts:
+            of, other = divided.setdefault(part.corpus, (part.of, name))
+            if of != part.of:
+                raise ConfigurationError(
+                    f"{other} counts a part of {of}, {name} a part of {part.of} of the same corpus; "
+                    "divide it alike for all"
+                )
+            found = owners.setdefault(part.corpus, {})
+            for number in part.numbers:
+                if number in found:
+                    raise ConfigurationError(
+                        f"{found[number]} and {name} both count part {number}/{of} of the same corpus; "
+                        "leave one of them out"
+                    )
+                found[number] = name
+    joined = (
+        Parts(corpus, divided[corpus][0], tuple(sorted(found))) for corpus, found in sorted(owners.items())
+    )
+    return tuple(parts for parts in joined if parts.n_missing)
+
+
+def parts_to_json(parts: Iterable[Parts]) -> bytes:
+    return json.dumps([asdict(each) for each in parts], sort_keys=True, separators=(",", ":")).encode()
+
+
+def parts_from_json(data: bytes) -> tuple[Parts, ...]:
+    """Raises ValueError, TypeError or KeyError where this is not what `parts_to_json` writes."""
+    entries = json.loads(data)
+    return tuple(Parts(each["corpus"], each["of"], tuple(each["numbers"])) for each in entries)
