@@ -20,6 +20,7 @@
 #include "linear_bpe.hpp"
 #include "pair_key.hpp"
 #include "replacements.hpp"
+#include "seams.hpp"
 #include "utf8.hpp"
 #include "widths.hpp"
 
@@ -99,6 +100,7 @@ public:
         if (by_character_) {
             spelling_ = Spelling(characters_, in_order_);
             if (spelling_.is_usable()) {
+                seams_ = Seams(characters_, in_order_);
                 prepared_ = std::make_unique<LinearBpe>(spelling_.byte_ids(), spelling_.take_rules());
             }
         } else {
@@ -111,6 +113,11 @@ public:
     // A pre-token of these bytes becomes this token, without merging.
     void add_whole(const byte_t* bytes, std::size_t n, token_id_t token) {
         wholes_.emplace(std::string(reinterpret_cast<const char*>(bytes), n), token);
+    }
+    // Where pre-tokens may be encoded in parts; null where that isn't known, as before prepare().
+    const Seams* seams() const {
+        const bool is_ready = linear_.load(std::memory_order_acquire) != nullptr;
+        return is_ready && seams_.is_usable() && wholes_.empty() ? &seams_ : nullptr;
     }
     // Applied to the output.
     Replacements& replacements() { return replacements_; }
@@ -304,6 +311,7 @@ private:
     std::vector<token_id_t> byte_ids_;
     CharacterTable characters_;
     Spelling spelling_;  // of those, once prepared
+    Seams seams_;
     bool by_character_ = false, is_prepared_ = false;
     std::unordered_map<std::string, token_id_t, KeyedHash> wholes_;
     Replacements replacements_;

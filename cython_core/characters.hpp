@@ -79,6 +79,7 @@ public:
 
 private:
     friend class Spelling;
+    friend class Seams;
 
     bool has_affixes() const { return !prefix_.empty() || !suffix_.empty(); }
 

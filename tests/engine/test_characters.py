@@ -112,3 +112,46 @@ def test_bytes_of_affixes_come_even_where_no_character_has_a_token():
     encoder, encode = twins((backend.to_str(), json.dumps({"version": 1, "merges": [], "demolish": {}})))
     prepare(encoder)
     assert encoder.encode("né") == encode("né") == [*"n##é</w>".encode()]
+
+
+def unsplit(merges, **settings):
+    """The files of a model without a pre-tokenizer, over "a" to "e" and what these merges make."""
+    tokens = ["<unk>", *"abcde", *map("".join, merges)]
+    model = models.BPE({token: i for i, token in enumerate(tokens)}, merges, unk_token="<unk>", **settings)
+    scaffold = {"version": 1, "merges": [*map(list, merges)], "demolish": {}}
+    return Tokenizer(model).to_str(), json.dumps(scaffold)
+
+
+@pytest.mark.parametrize("fuse_unk", [False, True])
+def test_text_is_encoded_in_parts_between_characters_that_no_rule_joins(fuse_unk):
+    encoder, encode = twins(unsplit([("a", "b"), ("c", "d"), ("ab", "cd")], fuse_unk=fuse_unk))
+    prepare(encoder)
+    text = "".join(random.Random(0).choices(["abcd", "abc", "cda", "dbe", "e", "zz"], k=1000))
+    assert encoder.encode(text) == encode(text)
+    # Only "ab", "bc" and "cd" may be in a rule's middle; but what follows an unknown character stays with it.
+    parts = {"a", "b", "c", "d", "e", "ab", "bc", "cd", "abc", "bcd", "abcd"}
+    unknown = {"z" * n for n in range(2, 21, 2)}
+    assert 5 < encoder._bare.compiled.n_cached <= len(parts) + len(unknown) * (1 + len(parts))
+
+
+@pytest.mark.parametrize("settings", [{"continuing_subword_prefix": "#"}, {"end_of_word_suffix": "e"}])
+def test_text_with_affixes_is_not_encoded_in_parts(settings):
+    encoder, encode = twins(unsplit([], **settings))
+    prepare(encoder)
+    text = "abcde" * 200
+    assert encoder.encode(text) == encode(text)
+    assert encoder._bare.compiled.n_cached == 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_long_text_is_encoded_as_tokenizers_does(seed):
+    rng = random.Random(seed)
+    for _ in range(10):
+        files = character_models.random_model(rng, rng.choice(["unk", "bytes", "drop"]))
+        tokenizer = json.loads(files[0])
+        tokenizer["pre_tokenizer"] = None
+        encoder, encode = twins((json.dumps(tokenizer), files[1]))
+        prepare(encoder)
+        text = "".join(character_models.random_text(rng, *files) for _ in range(100))
+        for _ in range(2):  # the second time from the cache
+            assert encoder.encode(text, disallowed_special=()) == encode(text)
