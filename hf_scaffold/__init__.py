@@ -13,10 +13,9 @@ they are loaded from there when they are first asked for.
 """
 
 import os
+from importlib import import_module
 from importlib.machinery import PathFinder
 from typing import Any
-
-import lazy_loader
 
 if PathFinder.find_spec(f"{__name__}._core.trainer", [os.path.join(__path__[0], "_core")]) is None:
     raise ImportError(
@@ -37,7 +36,10 @@ provide(
 )
 register_with_auto_tokenizer()
 
-_public, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+with open(os.path.join(__path__[0], "__init__.pyi"), encoding="utf-8") as _stub:
+    # from .module import name as name
+    _HOMES = {words[-1]: words[1] for words in map(str.split, _stub) if words[:1] == ["from"]}
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
@@ -45,4 +47,11 @@ def __getattr__(name: str) -> Any:
         from hf_scaffold._utils.version import __version__
 
         return __version__
-    return _public(name)
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"No {__name__} attribute {name}")
+    return getattr(import_module(home, __name__), name)
+
+
+def __dir__() -> list[str]:
+    return __all__.copy()

@@ -1,11 +1,14 @@
 """AutoTokenizer knows ScaffoldTokenizerFast once it is there, without being imported for it."""
 
-import importlib.machinery
+from __future__ import annotations
+
 import sys
-import threading
-from collections.abc import Sequence
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 _AUTO_MODULE = "transformers.models.auto.tokenization_auto"
 
@@ -22,22 +25,24 @@ class _RegisterAfterImport:
     It stays: a look for the module imports nothing, a failed import may be repeated, a reload forgets all.
     """
 
-    def __init__(self) -> None:
-        self.looking = threading.local()
-
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        # Another finder may ask all finders, as this one does.
-        if fullname != _AUTO_MODULE or getattr(self.looking, "now", False):
+    ) -> ModuleSpec | None:
+        if fullname != _AUTO_MODULE:
             return None
-        self.looking.now = True
+        import threading  # not before: `import hf_scaffold` does without
+
+        # Another finder may ask all finders, as this one does.
+        looking = vars(self).setdefault("looking", threading.local())
+        if getattr(looking, "now", False):
+            return None
+        looking.now = True
         try:
             others = [finder for finder in sys.meta_path if finder is not self]
             specs = (finder.find_spec(fullname, path, target) for finder in others)
             spec = next(filter(None, specs), None)
         finally:
-            self.looking.now = False
+            looking.now = False
         if spec is not None and hasattr(spec.loader, "exec_module"):
             loader: Any = _RegisteringLoader(spec.loader)
             spec.loader = loader
@@ -53,7 +58,7 @@ class _RegisteringLoader:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.loader, name)
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         module: ModuleType | None = self.loader.create_module(spec)
         return module
 

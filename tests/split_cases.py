@@ -18,7 +18,7 @@ from tokenizers.pre_tokenizers import (
 )
 
 from hf_scaffold._core.counter import last_cut, pretoken_offsets
-from hf_scaffold.splitting.levels import splitting_of
+from hf_scaffold.splitting.entries import splitting_of
 from hf_scaffold.text.presets import GPT2_PATTERN, GPT4O_PATTERN, LLAMA3_PATTERN
 
 # As in Qwen/Qwen2.5-7B's and deepseek-ai/DeepSeek-V3's tokenizer.json; cl100k_base as tiktoken has it.

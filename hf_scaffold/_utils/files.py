@@ -10,14 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any
 
-import lazy_loader  # type: ignore[import-untyped]  # it ships no types
-
 if TYPE_CHECKING:
-    import filecmp
-    import glob
     from pathlib import Path
-else:  # only writing takes them
-    filecmp, glob = map(lazy_loader.load, ("filecmp", "glob"))
 
 
 def write_files(
@@ -200,6 +194,9 @@ def take_lock(descriptor: int) -> bool:
 
 
 def commit(folder: str, staging: str, stale: Iterable[str], is_alone: bool) -> None:
+    import filecmp  # only writing takes them
+    import glob
+
     written = files_in(staging)
     for name in written:
         new, target = os.path.join(staging, name), place(folder, name)

@@ -14,7 +14,7 @@ from hf_scaffold.engine.dropout import Dropout
 from hf_scaffold.engine.inputs import n_threads
 from hf_scaffold.engine.model import Model
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.splitting.levels import splitting_of, writes_bytes
+from hf_scaffold.splitting.entries import splitting_of, writes_bytes
 from hf_scaffold.text.normalizers import makes_normal_forms, marks_of, steps_of
 from hf_scaffold.text.presets import reads_characters
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
@@ -118,6 +117,8 @@ class Definition(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """For `from_bytes`, in this release; some 500 KB at 32,000 tokens."""
+        import zlib
+
         model = [self.model.vocab, self.model.merges, self.model.demolish, self.model.settings]
         fields = [model, [*map(list, self.added_tokens)], *self[2:]]
         return zlib.compress(json.dumps(fields, separators=(",", ":")).encode(), 1)
@@ -125,6 +126,8 @@ class Definition(NamedTuple):
     @classmethod
     def from_bytes(cls, data: bytes) -> Definition:
         """The definition that `to_bytes` wrote."""
+        import zlib
+
         model, added_tokens, *others = json.loads(zlib.decompress(data))
         return cls(Model(*model), [AddedToken(*token) for token in added_tokens], *others)
 

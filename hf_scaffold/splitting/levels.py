@@ -11,8 +11,7 @@ from hf_scaffold._core.text_encoder import check_splitting
 from hf_scaffold.splitting.alphabet import Alphabet
 from hf_scaffold.splitting.automaton import Automaton, automaton_of, compiled
 from hf_scaffold.splitting.patterns import Chars, Choice, Node, RefusedError, Repeat
-from hf_scaffold.text.normalizers import marks_of
-from hf_scaffold.text.presets import GPT2_PATTERN, preset_of
+from hf_scaffold.text.presets import GPT2_PATTERN
 
 
 class Level(NamedTuple):
@@ -30,8 +29,6 @@ class Level(NamedTuple):
     drops: int
 
 
-Splitting = str | tuple[Level, ...]
-
 GAP, MATCH = 0, 1
 ALWAYS = 0b1111
 # Which pieces are not cut off the piece before: the kinds of both.
@@ -44,37 +41,17 @@ JOINED = {
 }
 
 
-def splitting_of(pre_tokenizer: Any) -> Splitting:
-    """What native code splits text by, for an entry of tokenizer.json: a preset's name, or levels.
-
-    The text must first go through `hf_scaffold.text.normalizers.marks_of` the entry.
+@lru_cache(64)
+def levels_of_json(entry: str) -> tuple[Level, ...]:
+    """The levels of a pre-tokenizer, given its entry as JSON.
 
     Raises:
         RefusedError: only `tokenizers` can split so.
     Cost: some milliseconds for a pattern, once.
     Example:
-        >>> splitting_of({"type": "ByteLevel", "add_prefix_space": True, "use_regex": True})
-        'gpt2'
-        >>> [level.automaton.n_classes for level in splitting_of({"type": "WhitespaceSplit"})]
+        >>> [level.automaton.n_classes for level in levels_of_json('{"type": "WhitespaceSplit"}')]
         [2]
     """
-    if marks_of(pre_tokenizer):
-        pre_tokenizer = {**pre_tokenizer, "add_prefix_space": False}
-    return preset_of(pre_tokenizer) or _levels_of_json(json.dumps(pre_tokenizer, sort_keys=True))
-
-
-def writes_bytes(pre_tokenizer: Any) -> bool:
-    """Whether this entry ends with `ByteLevel`, which spells pre-tokens in the byte-level alphabet."""
-    if not isinstance(pre_tokenizer, dict):
-        return False
-    if pre_tokenizer.get("type") != "Sequence":
-        return bool(pre_tokenizer.get("type") == "ByteLevel")
-    steps = pre_tokenizer["pretokenizers"]
-    return bool(steps) and writes_bytes(steps[-1])
-
-
-@lru_cache(64)
-def _levels_of_json(entry: str) -> tuple[Level, ...]:
     try:
         levels = tuple(_levels(json.loads(entry)))
         if not levels:

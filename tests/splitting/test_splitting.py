@@ -25,7 +25,8 @@ from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.splitting import kinds
 from hf_scaffold.splitting.alphabet import CODE_POINTS, Alphabet, kind_runs
 from hf_scaffold.splitting.automaton import MOST_STATES, compiled
-from hf_scaffold.splitting.levels import ALWAYS, Level, splitting_of, writes_bytes
+from hf_scaffold.splitting.entries import splitting_of, writes_bytes
+from hf_scaffold.splitting.levels import ALWAYS, Level
 from hf_scaffold.splitting.patterns import RefusedError
 
 EVERY_CHARACTER = "".join(chr(code) for code in range(CODE_POINTS) if not 0xD800 <= code < 0xE000)
