@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +29,7 @@ from hf_scaffold._utils.process import no_garbage_collection
 from hf_scaffold._utils.strict_json import shown
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.shards.files import FORMATS, Part, Shard, ShardWriter, find_shard_files, open_shard
+from hf_scaffold.shards.fingerprint import fingerprint, fingerprint_of_0_1, n_ids
 from hf_scaffold.shards.index import INDEX_FILE, ShardIndex
 from hf_scaffold.text.corpus import Progress, describe_corpus, iter_texts
 from hf_scaffold.text.files import find_files, import_extra
@@ -121,12 +120,12 @@ def write_shards(
         with no_garbage_collection():
             plan = _plan(paths, tokenizer, format, shard_size, add_eos, lines, text_field)
         # Complete or foreign shards need no lock, and may lie in a folder that can't be written to.
-        if not overwrite and (index := _resume(plan, folder, paths)).complete:
+        if not overwrite and (index := _resume(plan, folder, paths, tokenizer)).complete:
             _tidy(folder)
             return index
         with made(str(folder)), _sole_writer(folder):
             # Another run may have ended meanwhile.
-            index = plan if overwrite else _resume(plan, folder, paths)
+            index = plan if overwrite else _resume(plan, folder, paths, tokenizer)
             return index if index.complete else _complete(index, folder, texts, tokenizer, paths)
 
 
@@ -140,7 +139,7 @@ def _complete(
     """Write the missing shards; the index with all of them."""
     index.save(folder)
     _remove_others(folder, index.shards)
-    batches = _ahead(joined(_after(texts, index.n_documents), BATCH_SIZE))
+    batches = _ahead(joined(_after(texts, index.n_documents), BATCH_SIZE // 2))
     parts = _ahead(_encode(batches, tokenizer, index))
     try:
         with closing(_write(parts, index, folder)) as shards:
@@ -197,8 +196,7 @@ def _plan(
         import_extra("pyarrow.parquet", "parquet")
     if add_eos and tokenizer.eos_token_id is None:
         raise ConfigurationError("the tokenizer has no eos_token to end documents with; set one, or add none")
-    # There may be gaps before the ids of added tokens.
-    vocab_size = max(tokenizer.get_vocab().values()) + 1
+    vocab_size = n_ids(tokenizer)
     return ShardIndex(
         format=format,
         dtype="uint16" if vocab_size <= 1 << 16 else "uint32",
@@ -207,24 +205,14 @@ def _plan(
         shard_size=shard_size,
         lines=lines,
         field=field,
-        tokenizer_sha256=_fingerprint(tokenizer),
+        tokenizer_sha256=fingerprint(tokenizer),
         corpus=tuple((path.name, path.stat().st_size) for path in find_files(paths)),
     )
 
 
-def _fingerprint(tokenizer: ScaffoldTokenizerFast) -> str:
-    scaffold = tokenizer.scaffold
-    # What was measured decides no id, and 0.1.0 measured less of it.
-    ids = {name: part for name, part in scaffold.items() if not name.startswith("raw_agreement")}
-    parts = (
-        tokenizer._tokenizer.to_str(),
-        json.dumps({**ids, "raw_agreement": None}, sort_keys=True),
-        json.dumps(bool(tokenizer.split_special_tokens)),
-    )
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _resume(plan: ShardIndex, folder: Path, paths: Sequence[Path]) -> ShardIndex:
+def _resume(
+    plan: ShardIndex, folder: Path, paths: Sequence[Path], tokenizer: ScaffoldTokenizerFast
+) -> ShardIndex:
     """The plan with the shards that an earlier run finished; refuses to touch those of another plan."""
     try:
         found = ShardIndex.load(folder)
@@ -242,6 +230,8 @@ def _resume(plan: ShardIndex, folder: Path, paths: Sequence[Path]) -> ShardIndex
                 f"{folder} holds shards, and {path} is a pipe, which may give another text than theirs; "
                 "choose another folder, or overwrite"
             )
+    if plan.tokenizer_sha256 != found.tokenizer_sha256 == fingerprint_of_0_1(tokenizer):
+        plan = replace(plan, tokenizer_sha256=found.tokenizer_sha256)
     for name, wanted in vars(plan).items():
         was = getattr(found, name)
         if name not in ("shards", "complete") and was != wanted:

@@ -9,10 +9,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from hf_scaffold._utils.arguments import warn
 from hf_scaffold.errors import CorpusError
 from hf_scaffold.text.files import (
     check_file,
-    checked,
     encode,
     find_files,
     lines_of,
@@ -29,8 +27,9 @@ from hf_scaffold.text.files import (
     matching_files,
     open_file,
     rows_of,
+    text_of,
 )
-from hf_scaffold.text.texts import Texts
+from hf_scaffold.text.texts import Texts, pieces_of
 
 Corpus: TypeAlias = str | os.PathLike[str] | Iterable[Any]
 Cut: TypeAlias = Callable[[bytes], int]
@@ -68,8 +67,9 @@ def iter_documents(
             - a `datasets.Dataset` or `IterableDataset`;
             - any other iterable of str, or of batches (lists) of str: documents, never paths.
         text_field: The field of JSON Lines, or column of Parquet and `datasets`, that holds the text.
-        cut: `cut(text)` gives a position p such that text[:p] and whatever follows can be counted
-            separately, or 0 if it finds none; text may end inside a character.
+        cut: `cut(text)` gives a position p such that all before it and whatever follows can be counted
+            separately, or 0 if it finds none; text is what was read last, and may begin and end inside a
+            character.
         block_size: Bytes; no result but the blocks' own length depends on it.
         progress: Called now and then as progress(bytes_done, bytes_total): bytes of the files on disk, or of
             text and None if the corpus has no known size.
@@ -250,16 +250,12 @@ class _Reader:
         with open_file(path, advance) as stream:
             rows = rows_of(stream, path, self.text_field, self.block_size)
             if rows is None and self.cut is not None:
-                yield from _with_end(_cut_reads(self._reads(stream, path), self.cut))
+                yield from _with_end(text_of(stream, path, self.block_size, self.cut))
             else:
                 for texts in lines_of(stream, path, self.block_size) if rows is None else rows:
                     yield from self._cut_texts(texts)
         if size is not None:
             self.bytes_done = end  # only one column's share of a Parquet file was read
-
-    def _reads(self, stream: BinaryIO, path: Path) -> Iterator[bytes]:
-        head = stream.read(max(self.block_size, 3))
-        return checked(chain([head], iter(partial(stream.read, self.block_size), b"")), path)
 
     def _cut_texts(self, texts: Texts) -> Iterator[Texts]:
         if self.cut is None or np.diff(texts.bounds).max(initial=0) <= self.block_size:
@@ -269,16 +265,14 @@ class _Reader:
 
     def _blocks(self, document: bytes) -> Iterator[bytes | memoryview]:
         if self.cut is not None and len(document) > self.block_size:
-            starts = range(0, len(document), self.block_size)
-            reads = (document[start : start + self.block_size] for start in starts)
-            yield from _cut_reads(reads, self.cut)
+            yield from pieces_of(document, self.block_size, self.cut)
         elif document:
             yield document
 
 
-def _with_end(blocks: Iterable[bytes | memoryview]) -> Iterator[Texts]:
+def _with_end(blocks: Iterable[Any]) -> Iterator[Texts]:
     """The blocks of one document; the last is known once there is no other."""
-    last: list[bytes | memoryview] = []
+    last: list[Any] = []
     for block in blocks:
         if last:
             yield Texts.of(last, [False])
@@ -310,27 +304,3 @@ def _dataset_texts(dataset: Any, text_field: str) -> Iterator[Any]:
         if text_field not in batch:
             raise CorpusError(f"the dataset has no column {text_field!r}; it has {listed(batch)}")
         yield from batch[text_field]
-
-
-def _cut_reads(reads: Iterable[bytes], cut: Cut) -> Iterator[bytes | memoryview]:
-    """Join reads into blocks that end where `cut` allows.
-
-    After a vain search the text must double before the next, so that a long run without any cut (a
-    megabyte of one letter) costs linear time.
-    """
-    pending: list[bytes] = []
-    size = enough = 0
-    for data in reads:
-        pending.append(data)
-        size += len(data)
-        if size < enough:
-            continue
-        text = b"".join(pending)
-        position = cut(text)
-        if position:
-            yield memoryview(text)[:position]
-        pending = [text[position:]]
-        size = len(pending[0])
-        enough = 2 * size
-    if size:
-        yield b"".join(pending)

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hf_scaffold._core.text_reader import json_texts, line_bounds, n_valid
 from hf_scaffold.errors import ConfigurationError, CorpusError
-from hf_scaffold.text.texts import Texts, column_utf8
+from hf_scaffold.text.texts import Texts, blocks_of, column_utf8
 
 _READ_SIZE = 1 << 17  # bytes asked of the system at a time
 _ROWS = 64  # rows of a table held at a time: documents of 1 MB still fit
@@ -191,21 +192,21 @@ def rows_of(stream: BinaryIO, path: Path, field: str, block_size: int) -> Iterat
     return _parquet(stream, path, field) if form == ".parquet" else None
 
 
-def checked(reads: Iterable[bytes], path: Path, offset: int = 0) -> Iterator[bytes]:
-    """What is read from a file, without a byte-order mark at its start.
+def checked(blocks: Iterable[Any], path: Path, offset: int = 0) -> Iterator[Any]:
+    """Blocks of a file, bytes or uint8, without a byte-order mark at its start.
 
     Args:
-        reads: The file's bytes in order; the first three in one read.
+        blocks: In order; the file's first three bytes in one.
         offset: Where in the file they begin.
     Raises:
-        CorpusError: it is not UTF-8; with the offset.
+        CorpusError: they are not UTF-8; with the offset.
     Example:
         >>> list(checked(["one".encode("utf-8-sig"), b" two"], Path("a.txt")))
         [b'one', b' two']
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
 
-    def decode(data: bytes, offset: int, *, final: bool) -> None:
+    def decode(data: memoryview, offset: int, *, final: bool) -> None:
         held, _ = decoder.getstate()  # the start of a character
         try:
             decoder.decode(data, final=final)
@@ -215,15 +216,21 @@ def checked(reads: Iterable[bytes], path: Path, offset: int = 0) -> Iterator[byt
                 f"{offset - len(held) + error.start}, {error.reason}; convert the file to UTF-8 first"
             ) from None
 
-    for data in chain(reads, [b""]):
+    for block in chain(blocks, [b""]):
+        data = memoryview(block)
         # The decoder makes a str of what it is given: the rest of a character, the start of one, or an error.
         begin = _n_missing(decoder.getstate()[0])
         decode(data[:begin], offset, final=not data)
-        begin += n_valid(memoryview(data)[begin:])
+        begin += n_valid(data[begin:])
         decode(data[begin:], offset + begin, final=False)
         if data:
-            yield data if offset else data.removeprefix(codecs.BOM_UTF8)
+            yield block if offset else without_mark(block)
         offset += len(data)
+
+
+def without_mark(block: Any) -> Any:
+    """What a file begins with, without a byte-order mark."""
+    return block[3:] if bytes(block[:3]) == codecs.BOM_UTF8 else block
 
 
 def _n_missing(start: bytes) -> int:
@@ -231,56 +238,52 @@ def _n_missing(start: bytes) -> int:
     return (4 if start[0] >= 0xF0 else 3 if start[0] >= 0xE0 else 2) - len(start) if start else 0
 
 
-def lines_of(stream: BinaryIO, path: Path, block_size: int) -> Iterator[Texts]:
+def text_of(stream: Any, path: Path, size: int, cut: Callable[[bytes], int]) -> Iterator[Any]:
+    """The text of a file in blocks as `blocks_of` has them, without a byte-order mark at its start.
+
+    Raises:
+        CorpusError: it is not UTF-8; with the offset.
+    """
+    blocks = checked(blocks_of(stream, max(size, 3), cut), path)
+    return (block for block in blocks if len(block))  # a mark may be all there is
+
+
+def lines_of(stream: Any, path: Path, size: int) -> Iterator[Texts]:
     """The lines of a file with their ends; a byte-order mark at its start is dropped.
 
     Raises:
         CorpusError: it is not UTF-8; with the offset.
     """
-    for block, offset in _line_blocks(stream, block_size):
+    for block, offset in _line_blocks(stream, size):
         lines = Texts.whole(block, line_bounds(block))
-        if n_valid(block) == len(block) and (offset or not block.startswith(codecs.BOM_UTF8)):
+        if n_valid(block) == len(block) and (offset or without_mark(block) is block):
             yield lines
         else:
             yield from (Texts.of([line]) for line in checked(lines, path, offset) if line)
 
 
-def _line_blocks(stream: BinaryIO, size: int) -> Iterator[tuple[bytes, int]]:
-    """Whole lines, `size` bytes or more together, and where they begin; the last may lack its end."""
-    waiting: list[bytes | memoryview] = []
-    n_bytes = offset = 0
-    try:
-        while data := stream.read1(size):  # type: ignore[attr-defined]  # all streams of `open_file` have it
-            waiting.append(data)
-            n_bytes += len(data)
-            if n_bytes >= size and (end := data.rfind(b"\n") + 1):
-                waiting[-1] = memoryview(data)[:end]
-                block = b"".join(waiting)
-                yield block, offset
-                offset += len(block)
-                waiting, n_bytes = [data[end:]], len(data) - end
-    except Exception:  # the lines before it come first
-        text = b"".join(waiting)
-        if end := text.rfind(b"\n") + 1:
-            yield text[:end], offset
-        raise
-    if n_bytes:
-        yield b"".join(waiting), offset
+def _line_blocks(stream: Any, size: int) -> Iterator[tuple[NDArray[np.uint8], int]]:
+    """Whole lines, some `size` bytes together, and where they begin; the last may lack its end."""
+    offset = 0
+    for block in blocks_of(stream, size, lambda text: text.rfind(b"\n") + 1):
+        yield block, offset
+        offset += len(block)
 
 
 def _json_lines(stream: BinaryIO, path: Path, field: str, block_size: int) -> Iterator[Texts]:
     key = field.encode(errors="surrogatepass")  # a name that is no UTF-8 is left to Python's reader
     number = 1
     for block, offset in _line_blocks(stream, block_size):
-        begin = 0
+        begin, ends = 0, None
         while begin < len(block):
-            utf8, bounds, n_lines, n_bytes = json_texts(memoryview(block)[begin:], key)
+            utf8, bounds, n_lines, n_bytes = json_texts(block[begin:], key)
             if len(bounds) > 1:
                 yield Texts.whole(utf8, bounds)
             number, begin = number + n_lines, begin + n_bytes
             if begin < len(block):
-                end = block.find(b"\n", begin) + 1 or len(block)
-                yield from _json_line(block[begin:end], number, offset + begin, path, field)
+                ends = line_bounds(block) if ends is None else ends
+                end = int(ends[np.searchsorted(ends, begin, "right")])
+                yield from _json_line(bytes(block[begin:end]), number, offset + begin, path, field)
                 number, begin = number + 1, end
 
 

@@ -1,14 +1,16 @@
-"""`Texts`: pieces of documents in one buffer, so that no Python object is made for each."""
+"""`Texts`: pieces of documents in one buffer, without a Python object for each; and text in blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+_TAIL = 1 << 16  # bytes at the end of a text in which a cut is looked for first
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,3 +109,64 @@ def column_utf8(column: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     utf8 = np.frombuffer(data or b"", np.uint8)
     utf8.flags.writeable = False
     return utf8, bounds
+
+
+# ---- blocks
+
+
+def blocks_of(stream: Any, size: int, cut: Callable[[bytes], int]) -> Iterator[NDArray[np.uint8]]:
+    """What is read from a stream, in blocks of about `size` bytes that end where `cut` allows; read-only.
+
+    After a vain search the text doubles before the next, so that a long run without any cut (a megabyte of
+    one letter) costs linear time. If reading fails, the blocks before that come first.
+
+    Args:
+        stream: As `open_file` gives it.
+        cut: As for `iter_documents`.
+    """
+    rest, n_more, is_last = np.empty(0, np.uint8), size, False
+    while not is_last:
+        text = np.empty(len(rest) + n_more, np.uint8)
+        text[: len(rest)] = rest
+        n_read, failure = _fill(text.data[len(rest) :], stream)
+        text = text[: len(rest) + n_read]
+        text.flags.writeable = False
+        is_last = n_read < n_more
+        end = len(text) if is_last and failure is None else _end_in(text, cut)
+        if end:
+            yield text[:end]
+        if failure is not None:
+            raise failure
+        rest, n_more = text[end:], size if end else len(text)
+
+
+def _fill(view: memoryview, stream: Any) -> tuple[int, Exception | None]:
+    """How many bytes could be read, fewer only where the stream ends; and what failed."""
+    n_bytes = 0
+    try:
+        while n_bytes < len(view) and (n_read := stream.readinto1(view[n_bytes:])):
+            n_bytes += n_read
+    except Exception as error:  # reading from the disk, or decompression
+        return n_bytes, error
+    return n_bytes, None
+
+
+def pieces_of(document: bytes, size: int, cut: Callable[[bytes], int]) -> Iterator[memoryview]:
+    """A document in blocks as `blocks_of` has them, without a copy."""
+    view = memoryview(document)
+    begin, stop = 0, size
+    while stop < len(view):
+        n = _end_in(view[begin:stop], cut)
+        if n:
+            yield view[begin : begin + n]
+        stop += size if n else stop - begin
+        begin += n
+    if begin < len(view):
+        yield view[begin:]
+
+
+def _end_in(text: Any, cut: Callable[[bytes], int]) -> int:
+    """The last cut, looked for near the end first, since what `cut` is given is copied."""
+    begin = max(0, len(text) - _TAIL)
+    end = cut(bytes(text[begin:]))
+    return begin + end if end or not begin else cut(bytes(text))

@@ -579,6 +579,34 @@ def test_a_tokenizer_of_other_merges_is_another_one(tokenizer, corpus, tmp_path)
         write_shards(corpus, other, tmp_path / "out")
 
 
+def test_a_tokenizer_that_changed_is_another_one(corpus, tmp_path):
+    changing = toys.tokenizer()
+    write_shards(corpus, changing, tmp_path / "out")
+    assert write_shards(corpus, changing, tmp_path / "out").complete
+    changing.backend_tokenizer.normalizer = toys.NORMALIZERS["lowercase"]
+    with pytest.raises(hs.ConfigurationError, match="their tokenizer_sha256 is"):
+        write_shards(corpus, changing, tmp_path / "out")
+
+
+def test_shards_of_the_first_release_are_resumed(tokenizer, corpus, tmp_path):
+    out = tmp_path / "out"
+    write_shards(corpus, tokenizer, out, shard_size=150)
+    data = contents(out)
+    scaffold = {name: part for name, part in tokenizer.scaffold.items() if name[:13] != "raw_agreement"}
+    parts = [
+        tokenizer.backend_tokenizer.to_str(),
+        json.dumps({**scaffold, "raw_agreement": None}, sort_keys=True),
+        "false",
+    ]
+    index = json.loads(data[INDEX_FILE])
+    index["tokenizer_sha256"] = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    index["complete"] = False
+    (out / INDEX_FILE).write_text(json.dumps(index))
+    (out / "shard-00001.bin").unlink()
+    assert write_shards(corpus, tokenizer, out, shard_size=150).complete
+    assert {**contents(out), INDEX_FILE: b""} == {**data, INDEX_FILE: b""}
+
+
 def test_overwriting_makes_all_shards_anew(tokenizer, corpus, tmp_path):
     out = tmp_path / "out"
     write_shards(corpus, tokenizer, out, shard_size=150)

@@ -161,15 +161,28 @@ def test_long_documents_of_every_kind_are_cut_too(tmp_path):
         assert max(map(len, blocks)) <= 32
 
 
-def test_text_without_any_cut_costs_linear_time():
+def test_text_is_cut_where_its_end_has_no_cut(tmp_path):
+    text = b"word " * 30_000 + b"x" * 100_000 + b" word" * 30_000
+    for source in ([text.decode()], write(tmp_path / "text", text)):
+        for block_size in (70_000, 160_000, 200_000):
+            blocks = read(source, cut=last_space, block_size=block_size)
+            assert b"".join(blocks) == text
+            assert all(block.startswith(b" ") for block in blocks[1:])
+            assert len(blocks) > 1
+            assert max(map(len, blocks)) <= 300_000
+
+
+def test_text_without_any_cut_costs_linear_time(tmp_path):
     searched = []
 
     def no_cut(text: bytes) -> int:
         searched.append(len(text))
         return 0
 
-    assert read(["x" * 10_000], cut=no_cut, block_size=1) == [b"x" * 10_000]
-    assert sum(searched) < 40_000
+    for source in (["x" * 10_000], write(tmp_path / "text", b"x" * 10_000)):
+        searched.clear()
+        assert read(source, cut=no_cut, block_size=1) == [b"x" * 10_000]
+        assert sum(searched) < 40_000
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
