@@ -26,60 +26,74 @@
 
 namespace hf_scaffold {
 
-// From pairs to rules, by open addressing; at most half the slots are taken.
+// Rules in rank order, found by their pairs. Open addressing, where half of the slots are taken: one half of a pair's
+// hash says where to look, the other half, its tag, which rules to compare.
 class RuleTable {
 public:
-    struct Rule {
-        std::uint32_t rank;
-        token_id_t merged;
-    };
+    using Rule = LinearBpe::Rule;
     static constexpr std::uint32_t NO_RANK = std::numeric_limits<std::uint32_t>::max();
 
-    explicit RuleTable(std::size_t n_rules) : slots_(slots_for(n_rules), Slot{0, Rule{NO_RANK, NO_ID}}) {}
-
-    // The first of several rules for a pair counts.
-    void add(token_id_t left, token_id_t right, Rule rule) {
-        Slot& slot = slots_[probe(pair_key(left, right))];
-        if (slot.rule.rank == NO_RANK) slot = Slot{pair_key(left, right), rule};
+    // For at most so many.
+    explicit RuleTable(std::size_t n_rules) : most_(n_rules), slots_(2 * n_rules + 1, Slot{0, NO_RANK}) {
+        if (n_rules >= NO_RANK / 2) throw std::overflow_error("more rules than there are ranks");
+        rules_.reserve(n_rules);
     }
 
-    // The pair's rule, or one of rank NO_RANK.
-    const Rule& find(token_id_t left, token_id_t right) const { return slots_[probe(pair_key(left, right))].rule; }
+    // The first of several rules for a pair counts.
+    void add(const Rule& rule) {
+        if (rules_.size() == most_) throw std::length_error("more rules than announced");
+        const std::uint64_t hash = key_.of(pair_key(rule.left, rule.right));
+        Slot& slot = slots_[probe(rule.left, rule.right, hash)];
+        if (slot.rank == NO_RANK) slot = {static_cast<std::uint32_t>(hash), static_cast<std::uint32_t>(rules_.size())};
+        rules_.push_back(rule);
+    }
+
+    // That of the pair's rule, or NO_RANK.
+    std::uint32_t rank_of(token_id_t left, token_id_t right) const {
+        return slots_[probe(left, right, key_.of(pair_key(left, right)))].rank;
+    }
+
+    token_id_t merged(std::uint32_t rank) const { return rules_[rank].merged; }
+    const std::vector<Rule>& in_order() const { return rules_; }
 
     // The most slots a look-up visits. O(slots).
     std::size_t longest_probe() const {
         std::size_t longest = 0;
         for (std::size_t i = 0; i < slots_.size(); ++i) {
-            if (slots_[i].rule.rank == NO_RANK) continue;
-            const std::size_t passed = (i - key_.of(slots_[i].key)) & (slots_.size() - 1);
-            longest = std::max(longest, passed + 1);
+            if (slots_[i].rank == NO_RANK) continue;
+            const Rule& rule = rules_[slots_[i].rank];
+            const std::size_t first = place_of(key_.of(pair_key(rule.left, rule.right)));
+            longest = std::max(longest, (i < first ? i + slots_.size() : i) - first + 1);
         }
         return longest;
     }
 
 private:
     struct Slot {
-        std::uint64_t key;
-        Rule rule;
+        std::uint32_t tag, rank;
     };
 
-    std::size_t probe(std::uint64_t key) const {
-        const std::size_t mask = slots_.size() - 1;
-        std::size_t slot = key_.of(key) & mask;
-        while (slots_[slot].rule.rank != NO_RANK && slots_[slot].key != key) slot = (slot + 1) & mask;
-        return slot;
+    // Where the search for a hash begins: any number of slots will do.
+    std::size_t place_of(std::uint64_t hash) const { return (hash >> 32) * slots_.size() >> 32; }
+
+    std::size_t probe(token_id_t left, token_id_t right, std::uint64_t hash) const {
+        for (std::size_t i = place_of(hash);; i = i + 1 == slots_.size() ? 0 : i + 1) {
+            const Slot slot = slots_[i];
+            if (slot.rank == NO_RANK) return i;
+            if (slot.tag != static_cast<std::uint32_t>(hash)) continue;
+            if (rules_[slot.rank].left == left && rules_[slot.rank].right == right) return i;
+        }
     }
 
     HashKey key_;
+    std::size_t most_;
     std::vector<Slot> slots_;
+    std::vector<Rule> rules_;
 };
 
 class BpeEncoder {
 public:
-    explicit BpeEncoder(std::size_t n_rules) : rules_(n_rules), byte_ids_(256, NO_ID) {
-        if (n_rules >= RuleTable::NO_RANK) throw std::overflow_error("more rules than there are ranks");
-        most_rules_ = static_cast<std::uint32_t>(n_rules);
-    }
+    explicit BpeEncoder(std::size_t n_rules) : rules_(n_rules), byte_ids_(256, NO_ID) {}
 
     void set_byte(unsigned char byte, token_id_t token) { byte_ids_[byte] = token; }
     // Calling this makes pre-tokens be read as characters instead of bytes.
@@ -88,27 +102,22 @@ public:
         return characters_;
     }
     // Rules are added in rank order, at most as many as announced to the constructor.
-    void add_rule(token_id_t left, token_id_t right, token_id_t merged) {
-        if (n_rules_ == most_rules_) throw std::length_error("more rules than announced");
-        rules_.add(left, right, {n_rules_++, merged});
-        in_order_.push_back({left, right, merged});
-    }
+    void add_rule(token_id_t left, token_id_t right, token_id_t merged) { rules_.add({left, right, merged}); }
     // Makes encoding much faster from now on. That takes a while, so call it before encoding much, with all bytes and
     // rules set. Other threads may encode meanwhile; only one at a time may call this.
     void prepare() {
         if (is_prepared_) return;
         if (by_character_) {
-            spelling_ = Spelling(characters_, in_order_);
+            spelling_ = Spelling(characters_, rules_.in_order());
             if (spelling_.is_usable()) {
-                seams_ = Seams(characters_, in_order_);
+                seams_ = Seams(characters_, rules_.in_order());
                 prepared_ = std::make_unique<LinearBpe>(spelling_.byte_ids(), spelling_.take_rules());
             }
         } else {
-            prepared_ = std::make_unique<LinearBpe>(byte_ids_, in_order_);
+            prepared_ = std::make_unique<LinearBpe>(byte_ids_, rules_.in_order());
         }
         linear_.store(prepared_.get(), std::memory_order_release);
         is_prepared_ = true;
-        in_order_ = {};
     }
     // A pre-token of these bytes becomes this token, without merging.
     void add_whole(const byte_t* bytes, std::size_t n, token_id_t token) {
@@ -198,9 +207,7 @@ private:
     static constexpr std::size_t SHORT = 48;  // symbols up to which scanning beats the queue
     static constexpr std::uint32_t END = std::numeric_limits<std::uint32_t>::max();
 
-    std::uint32_t rank_of(const Node& left, const Node& right) const {
-        return rules_.find(left.token, right.token).rank;
-    }
+    std::uint32_t rank_of(const Node& left, const Node& right) const { return rules_.rank_of(left.token, right.token); }
 
     // False if this takes merging.
     bool encode_characters(
@@ -244,7 +251,7 @@ private:
                 if (nodes[i].rank < nodes[best].rank) best = i;
             }
             if (nodes[best].rank == RuleTable::NO_RANK) break;
-            nodes[best].token = rules_.find(nodes[best].token, nodes[best + 1].token).merged;
+            nodes[best].token = rules_.merged(nodes[best].rank);
             nodes.erase(nodes.begin() + best + 1);
             --n;
             if (best > 0) nodes[best - 1].rank = rank_of(nodes[best - 1], nodes[best]);
@@ -282,7 +289,7 @@ private:
             Node& node = nodes[candidate.node];
             if (node.token == NO_ID || node.rank != candidate.rank) continue;
             Node& gone = nodes[node.next];
-            node.token = rules_.find(node.token, gone.token).merged;
+            node.token = rules_.merged(node.rank);
             node.next = gone.next;
             gone.token = NO_ID;
             if (node.next != END) nodes[node.next].previous = candidate.node;
@@ -303,11 +310,8 @@ private:
     }
 
     RuleTable rules_;
-    std::vector<LinearBpe::Rule> in_order_;  // for prepare()
     std::unique_ptr<const LinearBpe> prepared_;
     std::atomic<const LinearBpe*> linear_{nullptr};
-    std::uint32_t n_rules_ = 0;
-    std::uint32_t most_rules_ = 0;
     std::vector<token_id_t> byte_ids_;
     CharacterTable characters_;
     Spelling spelling_;  // of those, once prepared

@@ -1,6 +1,7 @@
 # BPE of pre-tokens, as Cython sees it; bpe_encoder.hpp defines it.
 #
 # No argument is a C++ container: Cython copies those where an exception would terminate the process.
+from libc.stdint cimport INT32_MAX, int64_t
 from libcpp cimport bool
 from libcpp.vector cimport vector
 
@@ -64,12 +65,36 @@ cdef inline int add_rules(BpeEncoder* bpe, const token_id_t[:, ::1] rules) excep
         bpe.add_rule(checked(rules[i, 0]), checked(rules[i, 1]), checked(rules[i, 2]))
 
 
-cdef inline int set_replacements(BpeEncoder* bpe, dict replacements) except -1:
-    for token, parts in tuple(replacements.items()):
-        bpe.replacements().begin(checked(token))
-        for part in parts:
-            bpe.replacements().add(checked(part))
+# From a token to the tokens that replace it; or, of tokens whose ids follow each other, the first id, where the parts of
+# each end, and all parts.
+cdef inline int set_replacements(BpeEncoder* bpe, replacements) except -1:
+    if isinstance(replacements, tuple):
+        first, ends, parts = replacements
+        set_rows(bpe, first, ends, parts)
+    else:
+        for token, parts in tuple((<dict?>replacements).items()):
+            bpe.replacements().begin(checked(token))
+            for part in parts:
+                bpe.replacements().add(checked(part))
     bpe.replacements().finish()
+
+
+cdef inline int set_rows(
+    BpeEncoder* bpe, token_id_t token, const int64_t[::1] ends, const token_id_t[::1] parts
+) except -1:
+    cdef Py_ssize_t row
+    cdef int64_t at = 0
+    if ends is None or parts is None:
+        raise TypeError("replacements in rows lack an array")
+    if ends.shape[0] > INT32_MAX - checked(token):
+        raise OverflowError(f"{ends.shape[0]} tokens from {token} on: ids go up to 2**31 - 1")
+    for row in range(ends.shape[0]):
+        bpe.replacements().begin(token + <token_id_t>row)
+        if not at <= ends[row] <= parts.shape[0]:
+            raise ValueError(f"row {row} goes from {at} to {ends[row]} of {parts.shape[0]} parts")
+        while at < ends[row]:
+            bpe.replacements().add(checked(parts[at]))
+            at += 1
 
 
 # A model's characters, as `Characters` in engine/model.py has them; its tokens may be any, those that are no symbol too.

@@ -30,6 +30,8 @@ public:
         const std::size_t size = tokenizer.size() + scaffold.size();
         if (size > TokenMap::MOST_BYTES) return nullptr;
         auto reader = std::make_unique<ModelReader>(size);
+        reader->rules_.reserve(3 * scaffold.size() / SHORTEST_MERGE);
+        reader->previous_.reserve(scaffold.size() / SHORTEST_MERGE);
         try {
             reader->read_tokenizer(tokenizer);
             reader->read_scaffold(scaffold);
@@ -40,7 +42,8 @@ public:
     }
 
     // `size` is that of both documents.
-    explicit ModelReader(std::size_t size) : room_(new char[size + TokenMap::SPARE]), tokens_(room_.get()) {}
+    explicit ModelReader(std::size_t size)
+        : room_(new char[size + TokenMap::SPARE]), tokens_(room_.get(), size / BYTES_A_TOKEN) {}
 
     const Rest& tokenizer() const { return tokenizer_; }
     const Rest& scaffold() const { return scaffold_; }
@@ -53,7 +56,7 @@ public:
     const std::vector<token_id_t>& rules() const { return rules_; }
     // Scaffold token i is replaced by parts()[ends()[i - 1]:ends()[i]].
     const std::vector<token_id_t>& parts() const { return parts_; }
-    const std::vector<std::size_t>& ends() const { return ends_; }
+    const std::vector<std::int64_t>& ends() const { return ends_; }
 
     // -1 if there is no such token, or it is a scaffold.
     token_id_t public_id(std::string_view token) const {
@@ -76,6 +79,9 @@ public:
 private:
     using number_t = TokenMap::number_t;
     static_assert(JsonCursor::SPARE <= TokenMap::SPARE);
+    // Memory that isn't needed after all is never touched, and costs nothing.
+    static constexpr std::size_t SHORTEST_MERGE = 10;  // ["a","b"],
+    static constexpr std::size_t BYTES_A_TOKEN = 64;   // of both documents, or rather more
 
     // The text of a document but for some of its values, given from the first to the last.
     class Cut {
@@ -181,7 +187,7 @@ private:
             });
             if (std::string_view(spelled, end - spelled) != std::string_view(token, n)) throw Unusual{};
             add(n, first_scaffold_ + static_cast<std::int64_t>(ends_.size()));
-            ends_.push_back(parts_.size());
+            ends_.push_back(static_cast<std::int64_t>(parts_.size()));
         });
     }
 
@@ -241,7 +247,7 @@ private:
     std::size_t n_public_ = 0;
     token_id_t first_scaffold_ = 0;
     std::vector<token_id_t> rules_, parts_;
-    std::vector<std::size_t> ends_;
+    std::vector<std::int64_t> ends_;
     // Merges that make the same token, counted from 1: the last one by the token's number, the one before it by merge.
     std::vector<std::uint32_t> last_making_, previous_;
     Rest tokenizer_, scaffold_;

@@ -1,6 +1,8 @@
 """What encoding takes of tokenizer.json and scaffold.json, without a Python object for each token."""
 
 from cython cimport view
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
 from libcpp.memory cimport unique_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
@@ -30,7 +32,7 @@ cdef extern from "model_reader.hpp" namespace "hf_scaffold" nogil:
         size_t n_tokens()
         const vector[token_id_t]& rules()
         const vector[token_id_t]& parts()
-        const vector[size_t]& ends()
+        const vector[int64_t]& ends()
         token_id_t public_id(string_view)
         bint fill(const vector[token_id_t]&) except +
 
@@ -88,24 +90,24 @@ cdef class ModelReader:
     def rules(self):
         """The ids of left, right and merged token, int32, in rank order."""
         cdef const vector[token_id_t]* rules = &self.reader.get().rules()
-        cdef Py_ssize_t i, n = rules.size() // 3
-        cdef token_id_t[:, ::1] row = view.array((max(n, 1), 3), sizeof(token_id_t), "i", mode="c")
-        for i in range(n):
-            row[i, 0], row[i, 1], row[i, 2] = rules[0][3 * i], rules[0][3 * i + 1], rules[0][3 * i + 2]
-        return memoryview(row[:n])
+        cdef Py_ssize_t n = rules.size() // 3
+        cdef token_id_t[:, ::1] rows = view.array((max(n, 1), 3), sizeof(token_id_t), "i", mode="c")
+        if n:
+            memcpy(&rows[0, 0], rules.data(), 3 * n * sizeof(token_id_t))
+        return memoryview(rows[:n])
 
     @property
     def replacements(self):
-        """From a scaffold token's id to those of the public tokens that replace it."""
+        """Of all scaffold tokens, as `TextEncoder` takes them: the first id, where the parts of each end, the parts."""
+        cdef const vector[int64_t]* ends = &self.reader.get().ends()
         cdef const vector[token_id_t]* parts = &self.reader.get().parts()
-        cdef const vector[size_t]* ends = &self.reader.get().ends()
-        cdef size_t i, at = 0
-        cdef token_id_t first = self.reader.get().first_scaffold()
-        found = {}
-        for i in range(ends.size()):
-            found[first + i] = [parts[0][at] for at in range(at, ends[0][i])]
-            at = ends[0][i]
-        return found
+        cdef Py_ssize_t n = ends.size(), n_parts = parts.size()
+        cdef int64_t[::1] all_ends = view.array((max(n, 1),), sizeof(int64_t), "q", mode="c")
+        cdef token_id_t[::1] all_parts = view.array((max(n_parts, 1),), sizeof(token_id_t), "i", mode="c")
+        if n:  # then each has parts
+            memcpy(&all_ends[0], ends.data(), n * sizeof(int64_t))
+            memcpy(&all_parts[0], parts.data(), n_parts * sizeof(token_id_t))
+        return self.first_scaffold, memoryview(all_ends[:n]), memoryview(all_parts[:n_parts])
 
     def public_id(self, str token not None):
         """A public token's id; None if there is none.

@@ -329,7 +329,8 @@ cdef class TextEncoder:
             characters, a tuple: the tokens' ids, prefix, suffix, the id that characters without a token get or -1,
             whether runs of those fuse, and as int32, 256, the tokens of their bytes or -1.
         rules: int32, (n, 3): left, right and merged token, in rank order.
-        replacements: From a token to the tokens that replace it in the output.
+        replacements: From a token to the tokens that replace it in the output. Or, of tokens whose ids follow each other,
+            a tuple: the first id, as int64 where the parts of each end, and as int32 all parts.
     Raises:
         ConfigurationError: no preset of that name.
         ValueError: the levels are no tables of patterns that take linear time; an id is negative; or `symbols` or
@@ -349,7 +350,7 @@ cdef class TextEncoder:
         splitting not None,
         symbols not None,
         const token_id_t[:, ::1] rules,
-        dict replacements not None,
+        replacements not None,
         *,
         bint _colliding=False,
     ):

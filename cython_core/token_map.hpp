@@ -26,8 +26,11 @@ public:
     static constexpr std::size_t MOST_BYTES = std::numeric_limits<std::uint32_t>::max();
     static constexpr std::size_t SPARE = 16;  // so many bytes may be read after a token
 
-    // The first token begins here. All tokens together have at most MOST_BYTES.
-    explicit TokenMap(char* tokens) : tokens_(tokens) {}
+    // The first token begins here. All tokens together have at most MOST_BYTES. Some n of them are expected.
+    TokenMap(char* tokens, std::size_t n) : tokens_(tokens) {
+        while (slots_for(n - n / 3) > slots_.size()) grow();
+        ends_.reserve(n + 1);
+    }
 
     // Where the next token begins.
     char* end() const { return tokens_ + ends_.back(); }

@@ -28,7 +28,7 @@ class TextEncoder:
         splitting: str | Sequence[object],
         symbols: NDArray[np.int32] | array[int] | tuple[object, ...],
         rules: NDArray[np.int32] | memoryview,
-        replacements: dict[int, list[int]],
+        replacements: dict[int, list[int]] | tuple[int, memoryview, memoryview],
         *,
         _colliding: bool = False,
     ) -> None: ...

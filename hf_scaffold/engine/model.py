@@ -39,12 +39,13 @@ class Numbers(NamedTuple):
     Args:
         byte_ids: The id of each byte's token, or -1.
         rules: The merges as int32 rows of left, right and merged token.
-        replacements: From a scaffold token to the public tokens that replace it.
+        replacements: From a scaffold token to the public tokens that replace it; or the first scaffold token,
+            where the parts of each end, and all parts.
     """
 
     byte_ids: array[int]
     rules: memoryview
-    replacements: dict[int, list[int]]
+    replacements: dict[int, list[int]] | tuple[int, memoryview, memoryview]
 
 
 class Model:
@@ -154,7 +155,7 @@ class ModelOfFiles(Model):
         self.settings = settings
         self.n_tokens, self.first_scaffold = reader.n_tokens, reader.first_scaffold
         replacements = reader.replacements
-        self.n_scaffolds = len(replacements)
+        self.n_scaffolds = len(replacements[1])
         bytes_in_vocab = {
             symbol: i for symbol in SYMBOL_TO_BYTE if (i := reader.public_id(symbol)) is not None
         }

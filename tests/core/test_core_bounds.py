@@ -87,6 +87,34 @@ def test_a_byte_may_become_more_ids_than_a_text_has_bytes():
     assert encoder.encode_one("b a a", NONE) == [98, 32, *range(70), 32, *range(70)]
 
 
+PARTS = np.array([5, 6, 7], np.int32)
+
+
+def test_replacements_in_rows():
+    encoder = TextEncoder("gpt2", BYTES, NO_RULES, (97, np.array([2, 2, 3]), PARTS))
+    assert encoder.encode_one("abcd", NONE) == [5, 6, 7, 100]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        (97, np.array([2, 1]), PARTS),
+        (97, np.array([2, 4]), PARTS),
+        (97, np.array([-1]), PARTS),
+        (97, np.array([3]), -PARTS),
+        (HIGHEST, np.array([2, 3]), PARTS),
+        (97, np.array([3], np.int32), PARTS),
+        (97, np.array([3]), PARTS.astype(np.int64)),
+        (97, None, PARTS),
+        (97, np.array([3]), None),
+        (97, np.array([3])),
+    ],
+)
+def test_rows_that_do_not_fit(rows):
+    with pytest.raises(REFUSED):
+        TextEncoder("gpt2", BYTES, NO_RULES, rows)
+
+
 @settings(deadline=None)
 @given(
     st.lists(st.tuples(*[st.sampled_from([97, 98, 300, 301, 302])] * 3), max_size=6),
@@ -193,6 +221,7 @@ def test_ids_that_no_token_has_are_refused(bad):
         lambda: AddedTokenFinder([("a", bad, *flags)]),
         lambda: TextEncoder("gpt2", BYTES, NO_RULES, {bad: [1]}),
         lambda: TextEncoder("gpt2", BYTES, NO_RULES, {1: [bad]}),
+        lambda: TextEncoder("gpt2", BYTES, NO_RULES, (bad, np.array([1]), np.array([1], np.int32))),
         lambda: PretokenEncoder(BYTES, NO_RULES, {bad: [1]}, {}),
         lambda: PretokenEncoder(BYTES, NO_RULES, {1: [2, bad]}, {}),
         lambda: PretokenEncoder(BYTES, NO_RULES, {}, {b"a": bad}),
