@@ -25,6 +25,28 @@ constexpr NormalForm NFKC{NOT_NFKC, true, true}, NFKD{NOT_NFKD, true, false};
 // The bits of a code point.
 inline unsigned normal_bits(std::uint32_t code) { return NORMAL[NORMAL_BLOCK[code / 128]][code % 128]; }
 
+// Whether no character of three bytes that begins with this byte, less 0xE0, has a bit: so it is for most of Chinese.
+struct PlainLeads {
+    constexpr PlainLeads() {
+        constexpr std::size_t N_BLOCKS = sizeof NORMAL / sizeof *NORMAL;
+        bool is_plain[N_BLOCKS] = {};
+        for (std::size_t block = 0; block < N_BLOCKS; ++block) {
+            is_plain[block] = true;
+            for (const std::uint16_t bits : NORMAL[block]) is_plain[block] = is_plain[block] && bits == 0;
+        }
+        for (unsigned lead = 0; lead < 16; ++lead) {
+            are_plain[lead] = true;
+            for (unsigned i = 0; i < 32; ++i)
+                are_plain[lead] = are_plain[lead] && is_plain[NORMAL_BLOCK[32 * lead + i]];
+        }
+    }
+
+    bool has(byte_t lead) const { return (lead & 0xF0) == 0xE0 && are_plain[lead & 0x0F]; }
+
+    bool are_plain[16] = {};
+};
+constexpr PlainLeads PLAIN_LEADS;
+
 // What the two compose to; 0 if they don't.
 inline std::uint32_t composed(std::uint32_t first, std::uint32_t second) {
     // Syllables of Hangul: an initial and a medial, then a final.
@@ -140,7 +162,7 @@ public:
     // Whether there is another one.
     bool next(Steps& steps) {
         begin_ = at_;
-        for (unsigned last = 0; skip_ascii(); steps.next()) {
+        for (unsigned last = 0; skip_plain(last, steps); steps.next()) {
             const Code code = code_at(at_);
             const unsigned bits = normal_bits(code.point) & mask_;
             if (bits == 0) {
@@ -158,13 +180,23 @@ public:
     }
 
 private:
-    // False at the text's end.
-    bool skip_ascii() {
-        const byte_t* const start = at_;
-        while (end_ - at_ >= 8 && are_eight_ascii(at_)) at_ += 8;
-        while (at_ != end_ && *at_ < 0x80) ++at_;
-        if (at_ != start) begin_ = at_ - 1;
-        return at_ != end_;
+    // Skips characters that have no bits, which most are, and sets `last` to 0 if there are any. False at the text's end.
+    bool skip_plain(unsigned& last, Steps& steps) {
+        while (at_ != end_) {
+            if (PLAIN_LEADS.has(*at_)) {
+                begin_ = at_;
+                at_ += 3;
+            } else if (*at_ < 0x80) {
+                while (end_ - at_ >= 8 && are_eight_ascii(at_)) at_ += 8;
+                while (at_ != end_ && *at_ < 0x80) ++at_;
+                begin_ = at_ - 1;
+                steps.next();
+            } else {
+                return true;
+            }
+            last = 0;
+        }
+        return false;
     }
 
     void find_stop(Steps& steps) {
