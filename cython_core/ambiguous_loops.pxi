@@ -32,7 +32,7 @@ cdef class AmbiguousMergeLoop(MergeLoop):
     queued again whenever it may have become more frequent. For any other corpus the result is MergeLoop's, in one
     and a half times the time.
 
-    Args: as for `MergeLoop`.
+    Args: as for `MergeLoop`, but all pairs are indexed, whatever `rare_below` says: a rare one may become frequent.
     Raises: also CountOverflowError if all symbols together occur more than 2**63 - 1 times.
     """
 
@@ -50,6 +50,7 @@ cdef class AmbiguousMergeLoop(MergeLoop):
         vector[uint32_t] raised
 
     def __init__(self, *args, **kwargs):
+        kwargs["rare_below"] = 1
         super().__init__(*args, **kwargs)
         self.is_consistent = False
         cdef size_t token

@@ -139,7 +139,7 @@ def assert_encodes_as_tokenizers(bpe, texts):
         assert raw[ends[i] : ends[i + 1]].tolist() == public.encode(text).ids
 
 
-def loop_of(kind, counts, prefix, suffix, options, alphabet=None):
+def loop_of(kind, counts, prefix, suffix, options, alphabet=None, **others):
     if alphabet is None:
         symbols = oracle.alphabet_of(counts, set("".join(counts)), prefix, suffix)
         alphabet = sorted(symbols, key=lambda symbol: (len(symbol) > 1, symbol))
@@ -155,6 +155,7 @@ def loop_of(kind, counts, prefix, suffix, options, alphabet=None):
         options["max_token_length"] or 0,
         options["scaffold"],
         len(prefix),
+        **others,
     )
 
 
@@ -168,6 +169,20 @@ def test_the_loop_for_ambiguous_symbols_counts_exactly(run):
     frequencies = oracle.token_frequencies(reference.sequences)
     assert [token.decode() for token in loop.tokens] == reference.expanded
     assert loop.frequencies == [frequencies[token] for token in reference.expanded]
+
+
+def test_pairs_of_ambiguous_symbols_are_indexed_however_rare(english_text):
+    words = english_text[:100_000].replace("e", "#").split()
+    counts = {word: words.count(word) for word in sorted(set(words))}
+    options = {"special_tokens": [], "min_frequency": 0, "max_token_length": None, "scaffold": True}
+    loops = [
+        loop_of(AmbiguousMergeLoop, counts, "##", "", options, log=True, rare_below=least)
+        for least in (1, 100)
+    ]
+    loop, same = loops
+    assert loop.run(600) == same.run(600) == "vocab_size"
+    assert loop.events == same.events
+    assert loop.frequencies == same.frequencies
 
 
 def test_both_loops_train_the_same_where_symbols_are_unambiguous(english_text):
