@@ -95,9 +95,10 @@ mutants: $(VENV)/build-extras
 
 # The sanitizers' run time has to be there before Python's first allocation. Leaks are not looked for: CPython
 # itself keeps memory until it exits.
-DEBUG_TESTS := $(patsubst %,tests/%.py,core/test_encoder core/test_model_reader \
-	text/test_pre_tokenizers counting/test_counter training/test_trainer training/test_alphabets \
-	training/test_history native/test_calls)
+DEBUG_TESTS := tests/splitting $(patsubst %,tests/%.py,core/test_added_token_finder core/test_core_bounds \
+	core/test_encoder core/test_lists core/test_model_reader core/test_vectors counting/test_counter \
+	engine/test_characters native/test_calls native/test_dropout native/test_normalized_calls native/test_offsets \
+	text/test_normalizers text/test_pre_tokenizers training/test_alphabets training/test_history training/test_trainer)
 SANITIZED = LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	ASAN_OPTIONS=detect_leaks=0 $(VENV)-debug/bin/
 debug-test: $(VENV)-debug/installed
@@ -111,11 +112,11 @@ debug-attack: $(VENV)-debug/installed
 
 # Tests of the core alone: beside other libraries' threads, which it doesn't know, the sanitizer takes hours. A race ends
 # the run.
-TSAN_TESTS := tests/core/test_core_bounds.py tests/core/test_encoder.py tests/counting/test_counter.py
+TSAN_TESTS := $(patsubst %,tests/%.py,core/test_core_bounds core/test_encoder core/test_lists counting/test_counter)
 tsan-test: $(VENV)-tsan/installed
 	LD_PRELOAD="$$($(CXX) -print-file-name=libtsan.so)" \
 	TSAN_OPTIONS="halt_on_error=1 report_signal_unsafe=0 suppressions=$(CURDIR)/tests/tsan.supp" \
-	$(VENV)-tsan/bin/pytest -q -s -k "thread or meanwhile or cache" $(TSAN_TESTS)
+	$(VENV)-tsan/bin/pytest -q -s -k "thread or meanwhile or cache or lists" $(TSAN_TESTS)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -15,8 +15,8 @@ import hf_scaffold as hs
 
 DRIVER = Path(__file__).with_name("vectors.cpp")
 HEADERS = Path(__file__).parents[2] / "cython_core"
-COMPILERS = [shutil.which(name) for name in ("c++", "g++", "clang++")]
-COMPILER = next(filter(None, COMPILERS), None)
+# The package was built from source, so there is one.
+COMPILER = next(filter(shutil.which, ("c++", "g++", "clang++")), "c++")
 ARM_COMPILER, ARM = shutil.which("aarch64-linux-gnu-g++"), shutil.which("qemu-aarch64")
 WORDS = [
     "the",
@@ -94,8 +94,6 @@ def shown(folder, compiler, *options, by=()):
 @pytest.fixture(scope="module")
 def expected(files):
     """By plain loops."""
-    if COMPILER is None:
-        pytest.skip("there is no C++ compiler")
     found = shown(files, COMPILER, "-DHF_SCAFFOLD_NO_VECTORS")
     assert len(found.splitlines()) > 3000
     assert "OTHERS" not in found
@@ -107,6 +105,8 @@ def test_vectors_of_this_processor_give_what_plain_loops_give(files, expected):
     assert shown(files, COMPILER) == expected
 
 
+# Cross-compiler and emulator are Debian packages, which not every machine has; `make lint` says so where NEON
+# is not checked.
 @pytest.mark.skipif(not (ARM_COMPILER and ARM), reason="needs g++-aarch64-linux-gnu and qemu-user")
 def test_neon_gives_what_plain_loops_give(files, expected):
     assert shown(files, ARM_COMPILER, "-static", by=[ARM]) == expected
