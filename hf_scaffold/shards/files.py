@@ -23,6 +23,7 @@ from hf_scaffold.errors import CorpusError
 from hf_scaffold.text.files import import_extra
 
 COLUMN = "input_ids"
+WRITE_BACK = 1 << 22  # bytes of a shard written before the disk is asked to take them
 ROW_GROUP = 1 << 20  # tokens, about, of a Parquet row group or an Arrow batch
 MAX_LENGTH = (1 << 31) - 1  # tokens of a row, or of one of Megatron's sequences: int32 holds no more
 # Megatron's IndexedDataset: magic, version, and its codes of the types; it has int32 where we have uint32.
@@ -73,16 +74,32 @@ class Part:
 
 
 class DigestingFile(io.BufferedWriter):
-    """A new file, and the SHA-256 of what is written to it."""
+    """A new file, and the SHA-256 of what is written to it.
+
+    The system is asked to send to the disk what was written, now and then, so that little is left to wait for
+    at the end.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(io.FileIO(path, "wb"))
         self.digest = hashlib.sha256()
+        self._n_waiting = 0
 
     def write(self, data: Any) -> int:
         n_bytes = super().write(data)
         self.digest.update(data)
+        self._n_waiting += n_bytes
+        if self._n_waiting >= WRITE_BACK:
+            self._write_back()
         return n_bytes
+
+    def _write_back(self) -> None:
+        # Linux starts to write such pages and, as they are not yet written, keeps them. Best effort.
+        if hasattr(os, "posix_fadvise"):
+            begin = self.tell() - self._n_waiting
+            with suppress(OSError):
+                os.posix_fadvise(self.fileno(), begin, self._n_waiting, os.POSIX_FADV_DONTNEED)
+        self._n_waiting = 0
 
 
 class ShardWriter(ABC):

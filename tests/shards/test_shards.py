@@ -714,6 +714,30 @@ def test_a_shard_that_is_discarded_leaves_no_file(format, tmp_path):
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.parametrize("answer", ["done", "refused", "unknown"])
+def test_the_disk_is_asked_early_and_may_refuse(answer, tokenizer, corpus, tmp_path, monkeypatch):
+    write_shards(corpus, tokenizer, tmp_path / "expected")
+    asked = []
+
+    def advise(descriptor, begin, size, advice):
+        asked.append((begin, begin + size))
+        if answer == "refused":
+            raise OSError(errno.EINVAL, "not on this disk")
+
+    monkeypatch.setattr(files, "WRITE_BACK", 500)
+    monkeypatch.setattr(os, "posix_fadvise", advise, raising=False)
+    if answer == "unknown":
+        monkeypatch.delattr(os, "posix_fadvise")
+    write_shards(corpus, tokenizer, tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(tmp_path / "expected")
+    n_bytes = (tmp_path / "out/shard-00000.bin").stat().st_size
+    if answer == "unknown":
+        assert not asked
+    else:  # for one range after another
+        assert [begin for begin, _ in asked] == [0, *(end for _, end in asked[:-1])]
+        assert n_bytes - 500 < asked[-1][1] <= n_bytes
+
+
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_a_failure_leaves_no_file_and_no_thread(format, tokenizer, corpus, tmp_path, monkeypatch):
