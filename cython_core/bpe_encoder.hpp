@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "byte_alphabet.hpp"
 #include "characters.hpp"
 #include "dice.hpp"
 #include "hash_seed.hpp"
@@ -101,6 +102,8 @@ public:
         by_character_ = true;
         return characters_;
     }
+    // Characters are those of the byte-level alphabet, in which pre-tokens are to be written first.
+    void write_bytes() { writes_bytes_ = true; }
     // Rules are added in rank order, at most as many as announced to the constructor.
     void add_rule(token_id_t left, token_id_t right, token_id_t merged) { rules_.add({left, right, merged}); }
     // Makes encoding much faster from now on. That takes a while, so call it before encoding much, with all bytes and
@@ -126,7 +129,7 @@ public:
     // Where pre-tokens may be encoded in parts; null where that isn't known, as before prepare().
     const Seams* seams() const {
         const bool is_ready = linear_.load(std::memory_order_acquire) != nullptr;
-        return is_ready && seams_.is_usable() && wholes_.empty() ? &seams_ : nullptr;
+        return is_ready && seams_.is_usable() && !writes_bytes_ && wholes_.empty() ? &seams_ : nullptr;
     }
     // Applied to the output.
     Replacements& replacements() { return replacements_; }
@@ -150,6 +153,7 @@ public:
                 return;
             }
         }
+        if (writes_bytes_) bytes = ByteAlphabet::write(bytes, n, work.written);
         const LinearBpe* const linear = linear_.load(std::memory_order_acquire);
         if (linear != nullptr) {
             if (by_character_) {
@@ -171,6 +175,7 @@ public:
     // The same with BPE-dropout: before each merge the dice may drop candidates, in order; the first one kept is
     // merged. Ends when all are dropped.
     void encode(const unsigned char* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out, Dice dice) const {
+        if (writes_bytes_) bytes = ByteAlphabet::write(bytes, n, work.written);
         read(bytes, n, work);
         merge_by_queue(work, [&] { return dice.drops(); });
         write(work, out);
@@ -199,7 +204,7 @@ public:
         std::vector<Candidate> queue;
         std::vector<Candidate> dropped;
         LinearBpe::Work linear;
-        std::vector<byte_t> spelled;
+        std::vector<byte_t> written, spelled;
         Interrupt* interrupt = nullptr;  // polled in long pre-tokens
     };
 
@@ -316,7 +321,7 @@ private:
     CharacterTable characters_;
     Spelling spelling_;  // of those, once prepared
     Seams seams_;
-    bool by_character_ = false, is_prepared_ = false;
+    bool by_character_ = false, writes_bytes_ = false, is_prepared_ = false;
     std::unordered_map<std::string, token_id_t, KeyedHash> wholes_;
     Replacements replacements_;
 };

@@ -29,6 +29,7 @@ cdef extern from "bpe_encoder.hpp" namespace "hf_scaffold" nogil:
         BpeEncoder(size_t) except +
         void set_byte(unsigned char, token_id_t)
         CharacterTable& characters()
+        void write_bytes()
         void add_rule(token_id_t, token_id_t, token_id_t) except +
         void prepare() except +
         void add_whole(const unsigned char*, size_t, token_id_t) except +
@@ -106,7 +107,7 @@ cdef inline int set_characters(BpeEncoder* bpe, tuple characters) except -1:
     cdef bint continues, ends
     cdef bytes character
     cdef const token_id_t[::1] byte_ids
-    tokens, prefix, suffix, unknown, fuse, all_byte_ids = characters
+    tokens, prefix, suffix, unknown, fuse, all_byte_ids, writes_bytes = characters
     n_prefix, n_suffix = len(prefix), len(suffix)
     for token, token_id in tuple(tokens.items()):
         n = len(token)
@@ -129,6 +130,8 @@ cdef inline int set_characters(BpeEncoder* bpe, tuple characters) except -1:
         table.add_prefix_byte(<unsigned char>byte)
     for byte in suffix.encode():
         table.add_suffix_byte(<unsigned char>byte)
+    if writes_bytes:
+        bpe.write_bytes()
 
 
 # What a pre-token is before merging: the token of each byte; or a tuple for set_characters().

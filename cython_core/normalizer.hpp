@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "normal_forms.hpp"
 #include "scan.hpp"
 #include "simd.hpp"
+#include "splitter.hpp"
 #include "utf8.hpp"
 
 namespace hf_scaffold {
@@ -40,25 +42,31 @@ public:
         if (pattern.empty() || pattern.size() > LONGEST_PATTERN) {
             throw std::invalid_argument("a pattern to replace must have 1 to 64 bytes");
         }
-        steps_.push_back({Kind::REPLACE, std::move(pattern), std::move(content), {}, {}, {}});
+        steps_.push_back({Kind::REPLACE, std::move(pattern), std::move(content), {}, {}, {}, {}});
+    }
+
+    // Replaces each piece that the splitter drops.
+    void add_replace_dropped(std::shared_ptr<const Splitter> splitter, std::string content) {
+        if (splitter == nullptr) throw std::invalid_argument("there are no patterns to replace by");
+        steps_.push_back({Kind::REPLACE_DROPPED, {}, std::move(content), {}, {}, {}, std::move(splitter)});
     }
 
     void add_prepend(std::string prefix, When when) {
-        steps_.push_back({Kind::PREPEND, {}, std::move(prefix), when, {}, {}});
+        steps_.push_back({Kind::PREPEND, {}, std::move(prefix), when, {}, {}, {}});
     }
 
     void add_strip(bool left, bool right) {
-        if (left) steps_.push_back({Kind::STRIP_LEFT, {}, {}, {}, {}, {}});
-        if (right) steps_.push_back({Kind::STRIP_RIGHT, {}, {}, {}, {}, {}});
+        if (left) steps_.push_back({Kind::STRIP_LEFT, {}, {}, {}, {}, {}, {}});
+        if (right) steps_.push_back({Kind::STRIP_RIGHT, {}, {}, {}, {}, {}, {}});
     }
 
     // By its name in `tokenizers`: NFC, Lowercase, …; the steps of BertNormalizer have names of their own.
     void add_named(std::string_view name) {
         for (const auto& [known, form] : FORMS) {
-            if (name == known) return steps_.push_back({Kind::FORM, {}, {}, {}, form, {}});
+            if (name == known) return steps_.push_back({Kind::FORM, {}, {}, {}, form, {}, {}});
         }
         for (const auto& [known, map] : MAPS) {
-            if (name == known) return steps_.push_back({Kind::MAP, {}, {}, {}, {}, map});
+            if (name == known) return steps_.push_back({Kind::MAP, {}, {}, {}, {}, map, {}});
         }
         throw std::invalid_argument("no normalizer of that name");
     }
@@ -103,7 +111,7 @@ private:
     static constexpr std::size_t LONGEST_PATTERN = 64;
     static constexpr std::size_t BLOCK = 4096;  // bytes between two polls
 
-    enum class Kind { REPLACE, PREPEND, STRIP_LEFT, STRIP_RIGHT, FORM, MAP };
+    enum class Kind { REPLACE, REPLACE_DROPPED, PREPEND, STRIP_LEFT, STRIP_RIGHT, FORM, MAP };
     struct Step {
         Kind kind;
         std::string pattern;
@@ -111,6 +119,7 @@ private:
         When when;
         NormalForm form;
         CharacterMap map;
+        std::shared_ptr<const Splitter> splitter;
     };
 
     static void run(
@@ -120,6 +129,7 @@ private:
             case Kind::REPLACE:
                 if (step.pattern.size() == 1) return replace_byte(step, begin, end, out, polled);
                 return replace(step, begin, end, out, polled);
+            case Kind::REPLACE_DROPPED: return replace_dropped(step, begin, end, out, polled);
             case Kind::PREPEND:
                 if (is_wanted(step, begin, end, is_at_start)) append(step.content, out);
                 return out.append(begin, end);
@@ -196,6 +206,20 @@ private:
             if (is_found) append(step.content, out);
             at += n + (is_found ? step.pattern.size() : 0);
         }
+    }
+
+    static void replace_dropped(
+        const Step& step, const byte_t* begin, const byte_t* end, ByteBuffer& out, Steps& polled) {
+        step.splitter->scan(begin, end, [&](const byte_t* const* bounds, std::size_t n, const byte_t* dropped) {
+            polled.next();
+            for (std::size_t i = 0; i < n; ++i) {
+                if (dropped != nullptr && dropped[i]) {
+                    append(step.content, out);
+                } else {
+                    out.append(bounds[i], bounds[i + 1]);
+                }
+            }
+        });
     }
 
     std::vector<Step> steps_;

@@ -13,7 +13,7 @@ from libcpp.vector cimport vector
 
 from bpe_encoder cimport MUCH, BpeEncoder, add_rules, checked, set_replacements, set_symbols
 from interrupt cimport Interrupt
-from presets cimport Preset, Splitting, splitting_of
+from presets cimport Preset, Splitter, Splitting, splitting_of
 from rows cimport piece_size
 from widths cimport token_id_t
 
@@ -70,6 +70,7 @@ cdef extern from "normalizer.hpp" namespace "hf_scaffold" nogil:
 
     cppclass Steps "hf_scaffold::Normalizer":
         void add_replace(string, string) except +
+        void add_replace_dropped(shared_ptr[const Splitter], string) except +
         void add_prepend(string, When) except +
         void add_strip(bint, bint) except +
         void add_named(string) except +
@@ -178,6 +179,7 @@ cdef class Normalizer:
         steps: Taken in turn, each a tuple of its kind and
 
             - "replace", pattern, content: what stands for each occurrence of a pattern of 1 to 64 bytes;
+            - "replace_dropped", levels, content: what stands for each piece that these `Level`s drop;
             - "prepend", prefix, if_missing, at_start: goes before text that is not empty, perhaps only if it doesn't
               begin so, or stands at the start of what is encoded;
             - "strip", left, right: sides to take white space from;
@@ -197,6 +199,9 @@ cdef class Normalizer:
             if kind == "replace":
                 pattern, content = values
                 self.steps.add_replace(pattern.encode(), content.encode())
+            elif kind == "replace_dropped":
+                levels, content = values
+                self.steps.add_replace_dropped(splitting_of(tuple(levels)).splitter, content.encode())
             elif kind == "prepend":
                 prefix, when.if_missing, when.at_start = values
                 self.steps.add_prepend(prefix.encode(), when)
@@ -327,7 +332,8 @@ cdef class TextEncoder:
             `Level`s of `hf_scaffold.splitting.levels`.
         symbols: int32, 256: the token of each byte; -1 for a byte that has none and is dropped. Or, for a model of
             characters, a tuple: the tokens' ids, prefix, suffix, the id that characters without a token get or -1,
-            whether runs of those fuse, and as int32, 256, the tokens of their bytes or -1.
+            whether runs of those fuse, as int32, 256, the tokens of their bytes or -1, and whether the characters are
+            those that the byte-level alphabet has for bytes.
         rules: int32, (n, 3): left, right and merged token, in rank order.
         replacements: From a token to the tokens that replace it in the output. Or, of tokens whose ids follow each other,
             a tuple: the first id, as int64 where the parts of each end, and as int32 all parts.

@@ -93,10 +93,10 @@ def demolished(rng, token, public, prefix, n_given=0):
 KINDS = ("drop", "unk", "unk", "bytes", "bytes", "some bytes", "a token is unk")
 
 
-def random_model(rng, kind=None):
+def random_model(rng, kind=None, characters=CHARACTERS):
     """The files of a tokenizer: tokenizer.json and scaffold.json. `kind`: what unknown characters become."""
     prefix, suffix = rng.choice(AFFIXES), rng.choice(AFFIXES)
-    alphabet = [*{"▁", *rng.sample(CHARACTERS, rng.randint(2, 8))}]
+    alphabet = [*{"▁", *rng.sample(characters, rng.randint(2, 8))}]
     alphabet.sort()
     marked = [(p + c + s) for c in alphabet for p in {"", prefix} for s in {"", suffix}]
     symbols = [*dict.fromkeys(symbol for symbol in marked if rng.random() < 0.9)]

@@ -15,7 +15,7 @@ from hf_scaffold.engine.inputs import n_threads
 from hf_scaffold.engine.model import Model
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.splitting.entries import splitting_of, writes_bytes
-from hf_scaffold.text.normalizers import makes_normal_forms, marks_of, steps_of
+from hf_scaffold.text.normalizers import Step, makes_normal_forms, marks_of, steps_of
 from hf_scaffold.text.presets import reads_characters
 
 if TYPE_CHECKING:
@@ -245,10 +245,7 @@ class BareEncoder:
 
 def why_general(definition: Definition) -> str | None:
     """Why only `tokenizers` can encode for this definition; None if the compiled encoder can."""
-    if writes_bytes(definition.pre_tokenizer):
-        reason = why_not_by_byte(definition.model)
-    else:
-        reason = why_not_by_character(definition.model)
+    reason = None if reads_bytes(definition) else why_not_by_character(definition.model)
     if reason is not None:
         return reason
     if definition.n_ids + definition.model.n_scaffolds > LARGEST_ID:
@@ -269,15 +266,17 @@ def why_general(definition: Definition) -> str | None:
     return None
 
 
-def why_not_by_byte(model: Model) -> str | None:
-    """Why the compiled encoder can't take this model where symbols are bytes; None if it can."""
-    settings = model.settings
+def reads_bytes(definition: Definition) -> bool:
+    """Whether the model's symbols are bytes alone: there are no affixes, and nothing stands for other bytes.
+
+    A byte-level model that isn't so is one of characters, those of the byte-level alphabet.
+    """
+    if not writes_bytes(definition.pre_tokenizer):
+        return False
+    settings = definition.model.settings
+    has_affixes = settings.get("continuing_subword_prefix") or settings.get("end_of_word_suffix")
     replaces_unknown = settings.get("unk_token") is not None or settings.get("byte_fallback")
-    if replaces_unknown and -1 in model.numbers.byte_ids:
-        return "the model has an unk_token or byte_fallback, and not all bytes have tokens"
-    if settings.get("continuing_subword_prefix") or settings.get("end_of_word_suffix"):
-        return "the model marks parts of words"
-    return None
+    return not (has_affixes or (replaces_unknown and -1 in definition.model.numbers.byte_ids))
 
 
 def why_not_by_character(model: Model) -> str | None:
@@ -292,7 +291,7 @@ def why_not_by_character(model: Model) -> str | None:
 
 def why_located_generally(definition: Definition) -> str | None:
     """Why only `tokenizers` can tell where ids stand in their text, though it need not encode it."""
-    if not writes_bytes(definition.pre_tokenizer):
+    if not reads_bytes(definition):
         return "the model is one of characters"
     if not makes_normal_forms(definition.normalizer):
         return "the normalizer makes more than normal forms"
@@ -305,8 +304,24 @@ def normalizer_of(definition: Definition) -> Normalizer | None:
     Raises:
         LookupError: only `tokenizers` knows it.
     """
-    steps = steps_of(definition.normalizer)
+    steps = [compiled_step(step) for step in steps_of(definition.normalizer)]
     return Normalizer(steps) if steps else None
+
+
+def compiled_step(step: Step) -> Step:
+    """The step, with its regular expression, if any, as levels that drop what that matches.
+
+    Raises:
+        LookupError: there is no table for it.
+    """
+    if step[0] != "replace_matches":
+        return step
+    _, pattern, content = step
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Removed", "invert": False}
+    try:
+        return ("replace_dropped", splitting_of(split), content)
+    except LookupError as error:
+        raise LookupError(f"{error}".replace("pre-tokenizer", "normalizer")) from None
 
 
 def marker_of(definition: Definition, is_at_start: bool = True) -> Normalizer | None:
@@ -324,8 +339,11 @@ def compiled_for(definition: Definition) -> TextEncoder:
     model = definition.model
     _, rules, replacements = numbers = model.numbers
     pre_tokenizer = definition.pre_tokenizer
-    if writes_bytes(pre_tokenizer):
+    if reads_bytes(definition):
         return TextEncoder(splitting_of(pre_tokenizer), *numbers)
+    if writes_bytes(pre_tokenizer):
+        alphabet = model.characters._replace(writes_bytes=True)
+        return TextEncoder(splitting_of(pre_tokenizer), tuple(alphabet), rules, replacements)
     if not reads_characters(pre_tokenizer):
         splitting = splitting_of(pre_tokenizer)
     elif (pre_tokenizer or {}).get("split"):

@@ -23,6 +23,7 @@ class Characters(NamedTuple):
         unknown: The id of characters without a token, or -1.
         fuse: Whether a run of these gets a single id.
         byte_ids: The id of each byte of such characters, or -1.
+        writes_bytes: Whether characters are those that the byte-level alphabet has for a pre-token's bytes.
     """
 
     ids: dict[str, int]
@@ -31,6 +32,7 @@ class Characters(NamedTuple):
     unknown: int
     fuse: bool
     byte_ids: array[int]
+    writes_bytes: bool = False
 
 
 class Numbers(NamedTuple):

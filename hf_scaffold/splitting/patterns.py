@@ -375,7 +375,7 @@ class Parser:
     def class_item(self) -> int:
         char = self.next()
         if char == "[":
-            if self.peek() in (":", ".", "="):
+            if self.peek() == ":":
                 raise RefusedError("has a POSIX bracket")
             if self.fold:
                 raise RefusedError("ignores the case of a class")

@@ -73,7 +73,7 @@ def _replace(entry: dict[str, Any]) -> list[Step]:
     ((kind, pattern),) = entry["pattern"].items()
     # In a regular expression all but letters, digits and space may have a meaning of their own.
     if kind != "String" and not pattern.replace(" ", "0").isalnum():
-        raise LookupError("a regular expression to replace is not compiled")
+        return [("replace_matches", pattern, entry["content"])]
     if not 1 <= len(pattern.encode()) <= LONGEST_PATTERN:
         raise LookupError(f"to replace is compiled for 1 to {LONGEST_PATTERN} bytes only")
     return [("replace", pattern, entry["content"])]

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 import hf_scaffold as hs
 from hf_scaffold.engine import general
 from hf_scaffold.engine.dropout import stream
-from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
+from hf_scaffold.text.byte_level import BYTE_TO_SYMBOL, SYMBOL_TO_BYTE, bytes_to_symbols
 from hf_scaffold.text.symbols import BYTE_TOKENS
 
 REASONS = (
@@ -100,8 +100,9 @@ def test_bytes_need_no_unknown_token_if_all_have_one(lacks):
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     files = backend.to_str(), json.dumps({"version": 1, "merges": [], "demolish": {}})
     encoder, encode = twins(files)
-    assert (encoder.why_general is None) == (lacks is None)
-    for text in ("zzé z<unk>", "日本 zoo"):
+    assert encoder.why_general is None
+    prepare(encoder)
+    for text in ("zzé z<unk>", "日本 zoo", " ".join(map(chr, range(0x900)))):
         assert encoder.encode(text) == encode(text)
 
 
@@ -155,3 +156,60 @@ def test_long_text_is_encoded_as_tokenizers_does(seed):
         text = "".join(character_models.random_text(rng, *files) for _ in range(100))
         for _ in range(2):  # the second time from the cache
             assert encoder.encode(text, disallowed_special=()) == encode(text)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_models_of_bytes_with_affixes_or_unknown_ones_encode_as_tokenizers_does(seed):
+    rng = random.Random(seed)
+    for _ in range(10):
+        files = character_models.random_model(
+            rng, characters=[*map(BYTE_TO_SYMBOL.get, " ab\n?é▁日".encode())]
+        )
+        tokenizer = json.loads(files[0])
+        byte_level = pre_tokenizers.ByteLevel(add_prefix_space=rng.random() < 0.3)
+        tokenizer["pre_tokenizer"], tokenizer["normalizer"] = json.loads(byte_level.__getstate__()), None
+        encoder, encode = twins((json.dumps(tokenizer), files[1]))
+        assert encoder.why_general in REASONS
+        symbols = json.loads(files[0])["model"]["vocab"]
+        pieces = [
+            bytes(map(SYMBOL_TO_BYTE.get, token)) for token in symbols if SYMBOL_TO_BYTE.keys() >= {*token}
+        ]
+        pieces = [
+            *(piece.decode(errors="ignore") for piece in pieces),
+            *character_models.STRANGE,
+            *" ab\né日",
+        ]
+        texts = ["".join(rng.choices(pieces, k=rng.choice([1, 2, 3, 10, 100]))) for _ in range(30)]
+        expected = [encode(text) for text in texts]
+        for _ in range(2):
+            assert [encoder.encode(text, disallowed_special=()) for text in texts] == expected
+            prepare(encoder)
+
+
+def test_dropout_of_bytes_with_affixes_is_the_oracles():
+    symbols = [BYTE_TO_SYMBOL[byte] for byte in "low é".encode()]
+    merges = [("l", "o"), ("lo", "w</w>"), ("Ã", "©</w>"), ("Ġ", "lo")]
+    tokens = [*symbols, *(f"{symbol}</w>" for symbol in symbols), *map("".join, merges)]
+    model = models.BPE({token: i for i, token in enumerate(tokens)}, merges, end_of_word_suffix="</w>")
+    backend = Tokenizer(model)
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    scaffold = {"version": 1, "merges": [*map(list, merges)], "demolish": {}}
+    encoder, encode = twins((backend.to_str(), json.dumps(scaffold)))
+    assert encoder.why_general is None
+    text = " lolowélé"
+    assert encoder.encode(text) == encode(text)
+    written = bytes_to_symbols(text.encode())
+    for seed in range(20):
+        drops = oracle.dice(0.5, stream(seed, text), 0)
+        found = oracle.scaffolding_with_dropout([*written[:-1], f"{written[-1]}</w>"], merges, drops)
+        assert encoder.encode(text, dropout=0.5, seed=seed) == [tokens.index(token) for token in found]
+
+
+def test_where_tokens_of_bytes_with_affixes_stand_is_left_to_tokenizers():
+    model = models.BPE({"l": 0, "o</w>": 1, "lo</w>": 2}, [("l", "o</w>")], end_of_word_suffix="</w>")
+    backend = Tokenizer(model)
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    scaffold = {"version": 1, "merges": [["l", "o</w>"]], "demolish": {}}
+    encoder = hs.Encoder(backend.to_str(), json.dumps(scaffold))
+    assert encoder._bare.why_located_generally == "the model is one of characters"
+    assert encoder.encode_with_offsets("lo").offsets == [(0, 2)]

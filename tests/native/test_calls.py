@@ -539,7 +539,7 @@ def with_repeating_template(tokenizer):
         (without_pad_token, None),
         (with_dropout, None),
         (with_normalizer, None),
-        (with_unknown_normalizer, "a regular expression to replace is not compiled"),
+        (with_unknown_normalizer, "the normalizer's pattern looks behind"),
         (with_prefix_space, None),
         (with_backreference, "the pre-tokenizer's pattern has a backreference"),
         (without_pre_tokenizer, None),

@@ -269,11 +269,11 @@ def test_without_a_seed_pythons_random_decides():
 
 def test_a_seed_that_nothing_can_use_is_refused():
     tokenizer = toys.tokenizer(normalizer="not compiled")
-    reason = "a regular expression to replace is not compiled"
+    reason = "the normalizer's pattern looks behind"
     assert tokenizer.explain_path("a", dropout=0.5).startswith(f"general: {reason}; dropout is")
     assert tokenizer(TEXT, dropout=0.5)["input_ids"] != tokenizer(TEXT)["input_ids"]
     assert tokenizer(TEXT, seed=5)["input_ids"] == tokenizer(TEXT)["input_ids"]  # no dropout, no chance
-    with pytest.raises(ValueError, match="takes a seed, and here it can't be used: a regular expr"):
+    with pytest.raises(ValueError, match="takes a seed, and here it can't be used: the normalizer's pattern"):
         tokenizer(TEXT, dropout=0.5, seed=5)
     tokenizer = toys.tokenizer()
     assert tokenizer.explain_path("a", dropout=0.5, seed=5) == "native"

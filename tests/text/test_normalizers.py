@@ -10,6 +10,7 @@ import pytest
 from tokenizers import Regex, normalizers
 
 from hf_scaffold._core.text_encoder import Normalizer
+from hf_scaffold.engine.bare import compiled_step
 from hf_scaffold.text.normalizers import steps_of
 
 KNOWN = {
@@ -21,6 +22,13 @@ KNOWN = {
     "overlapping itself": normalizers.Replace("aa", "b"),
     "characters": normalizers.Replace("é\u0301", "e"),
     "literal expression": normalizers.Replace(Regex("na "), "_"),
+    "expression": normalizers.Replace(Regex("a|na|[^\\x00-\u3fff]b?"), "xy"),
+    "spaces": normalizers.Replace(Regex(r"\s+"), " "),
+    "some spaces": normalizers.Replace(Regex(" {2,}"), "▁"),
+    "letters by nothing": normalizers.Replace(Regex(r"\p{L}"), ""),
+    "CLIP": normalizers.Sequence(
+        [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
+    ),
     "strip": normalizers.Strip(),
     "strip left": normalizers.Strip(right=False),
     "strip right": normalizers.Strip(left=False),
@@ -64,7 +72,7 @@ def entry_of(normalizer):
 
 
 def compiled(normalizer):
-    return Normalizer(steps_of(entry_of(normalizer)))
+    return Normalizer([*map(compiled_step, steps_of(entry_of(normalizer)))])
 
 
 @pytest.mark.parametrize("normalizer", KNOWN.values(), ids=KNOWN)
@@ -128,7 +136,8 @@ def test_of_long_texts_it_makes_the_same(normalizer, piece):
     [
         ({"type": "Precompiled", "precompiled_charsmap": ""}, "none that is compiled"),
         ({"type": "Sequence", "normalizers": [{"type": "Unheard-of"}]}, "none that is compiled"),
-        (entry_of(normalizers.Replace(Regex("a|b"), "")), "a regular expression"),
+        (entry_of(normalizers.Replace(Regex("(?<=a)b"), "")), "the normalizer's pattern looks behind"),
+        (entry_of(normalizers.Replace(Regex("a*"), "")), "matches the empty text"),
         (entry_of(normalizers.Replace("", "a")), "1 to 64 bytes only"),
         (entry_of(normalizers.Replace("é" * 33, "a")), "1 to 64 bytes only"),
         ({"type": "BertNormalizer", "lowercase": True}, "none that is compiled"),
@@ -142,7 +151,7 @@ def test_of_long_texts_it_makes_the_same(normalizer, piece):
 )
 def test_others_are_left_to_tokenizers(entry, reason):
     with pytest.raises(LookupError, match=reason):
-        steps_of(entry)
+        [*map(compiled_step, steps_of(entry))]
 
 
 def test_steps_are_checked_by_the_core():
@@ -150,6 +159,7 @@ def test_steps_are_checked_by_the_core():
         ([("replace", "", "a")], ValueError),
         ([("replace", "a" * 65, "a")], ValueError),
         ([("replace", "a")], ValueError),
+        ([("replace_dropped", "gpt2", "a")], AttributeError),
         ([("strip",)], ValueError),
         ([("guess", "a")], LookupError),
         ([("named", "NFX")], ValueError),
