@@ -58,6 +58,7 @@ PRE_TOKENIZERS = {
     "delimiter": CharDelimiterSplit("a"),
     "string": Split("'s", "merged_with_previous"),
     "quoted": isolated('"[^"]*"'),
+    "a bracket in a class": isolated(" ?[^(\\s|[.,!?\u2026\u3002])]+"),
     "digits, then gpt2": Sequence([Digits(individual_digits=False), ByteLevel(add_prefix_space=False)]),
 }
 for behavior in BEHAVIORS:
