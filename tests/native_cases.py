@@ -22,8 +22,14 @@ from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
 BYTES = ByteLevel(add_prefix_space=False, use_regex=False)
 # What splits text besides the presets, by compiled patterns.
+DIGITS_THEN_GPT2 = "digits, then gpt2"  # the only one that ends in bytes already
 SPLITS = {
-    **{name: Sequence([split, BYTES]) for name, split in split_cases.PRE_TOKENIZERS.items()},
+    **{
+        name: Sequence([split, BYTES])
+        for name, split in split_cases.PRE_TOKENIZERS.items()
+        if name not in PRESETS
+    },
+    DIGITS_THEN_GPT2: split_cases.PRE_TOKENIZERS[DIGITS_THEN_GPT2],
     "prefix space": ByteLevel(add_prefix_space=True),
 }
 COMMON = ("qwen2", "deepseek", "cl100k", "o200k removed", "quoted", "removed, thrice", "bert", "prefix space")

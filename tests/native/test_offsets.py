@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import toys
 from native_cases import (
+    COMMON,
     ODD,
-    SPLITS,
     Call,
     Tokenizer,
     describe,
@@ -73,7 +73,7 @@ def test_every_odd_character(preset):
     assert_alike(both, Call([*texts, "".join(texts)], None, OFFSETS))
 
 
-@pytest.mark.parametrize("name", SPLITS)
+@pytest.mark.parametrize("name", COMMON)
 @pytest.mark.parametrize("added", [(), ADDED], ids=["none added", "added"])
 def test_compiled_patterns_and_prefixes(name, added):
     both = twins(Tokenizer(toys.SIZES[1], preset=name, post_processor="roberta", added=added))
