@@ -38,6 +38,13 @@ def test_trainers_are_compared(english_text, tmp_path):
     assert all(run["train_s"] > 0 and run["cpu_s"] > 0 and run["peak_mb"] > 0 for run in runs)
 
 
+def test_the_start_is_measured(tmp_path):
+    toys.tokenizer().save_pretrained(tmp_path)
+    output = run("start.py", tmp_path, "--rounds", "2")
+    names = ("import", "module of Encoder", "load", "all", "`BatchEncoding`", "ours")
+    assert all(f"\n| {name} | " in output for name in names)
+
+
 def test_encoders_are_compared(english_text, tmp_path):
     text, page, runs = (tmp_path / name for name in ("text.txt", "page.md", "runs.json"))
     text.write_text(english_text[:100_000], encoding="utf-8")

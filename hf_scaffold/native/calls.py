@@ -37,6 +37,7 @@ def encode_plus(
     tokenizer: Caller,
     text: Any,
     text_pair: Any = None,
+    /,  # else Python would compare each option's name with these, too
     dropout: float | None = None,
     seed: int | None = None,
     **options: Any,
@@ -69,9 +70,11 @@ def encode_plus(
             data["overflow_to_sample_mapping"] = rows.samples.tolist()
         data = in_form(data, rows, plan.is_batched or plan.overflows, return_tensors)
     # As stock does for each row; only the length of a row counts.
-    tokenizer._eventual_warn_about_too_long_sequence(
-        range(rows.longest), get("max_length"), get("verbose", True)
-    )
+    max_length = get("max_length")
+    if max_length is None and rows.longest > tokenizer.model_max_length:
+        tokenizer._eventual_warn_about_too_long_sequence(
+            range(rows.longest), max_length, get("verbose", True)
+        )
     return BatchEncoding(data, encodings, tensor_type=return_tensors, n_sequences=plan.template.n_shown)
 
 

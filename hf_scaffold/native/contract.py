@@ -37,6 +37,7 @@ class Caller(Protocol):
     ) -> None: ...
 
     model_input_names: list[str]
+    model_max_length: int
     split_special_tokens: bool
     pad_token: Any
     pad_token_id: int | None
