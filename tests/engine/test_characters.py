@@ -106,6 +106,21 @@ def test_bytes_need_no_unknown_token_if_all_have_one(lacks):
         assert encoder.encode(text) == encode(text)
 
 
+@pytest.mark.parametrize("unk_token", [None, "▁"])
+def test_text_is_not_cut_where_a_character_vanishes_between_metaspaces(unk_token):
+    vocab = {"▁": 0, "a": 1, "▁▁": 2}
+    settings = {"unk_token": unk_token} if unk_token else {}
+    backend = Tokenizer(models.BPE(vocab, [("▁", "▁")], **settings))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
+    files = backend.to_str(), json.dumps({"version": 1, "merges": [["▁", "▁"]], "demolish": {}})
+    encoder, encode = twins(files)
+    for text in ("a z a", "a zz  z z a" * 100):
+        assert encoder.encode(text) == encode(text)
+        prepare(encoder)
+        assert encoder.encode(text) == encode(text)
+    assert 2 in encode("a z a")
+
+
 def test_bytes_of_affixes_come_even_where_no_character_has_a_token():
     vocab = {token: i for i, token in enumerate(BYTE_TOKENS)}
     settings = {"byte_fallback": True, "continuing_subword_prefix": "##", "end_of_word_suffix": "</w>"}
