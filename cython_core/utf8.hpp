@@ -1,6 +1,7 @@
 // Reading UTF-8: validation of untrusted bytes, character classes of valid text.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -49,8 +50,64 @@ inline const byte_t* skip_ascii(const byte_t* at, const byte_t* end) {
     return at;
 }
 
+#ifdef HF_SCAFFOLD_VECTORS
+// How many of 64 bytes are whole characters, up to the last one, `others` being those that aren't ASCII; 0 if something
+// else is among them.
+inline std::size_t n_valid_by_masks(const byte_t* at, std::uint64_t others) {
+    const auto bits = [&](auto test) { return bits_of_64(at, test); };
+    const std::uint64_t tails = bits([](Bytes16 some) { return some.are_tails(); });
+    const std::uint64_t leads_of_2 = bits([](Bytes16 some) { return some.in_range(0xC2, 0x1E); });
+    if (others == (tails | leads_of_2)) return tails == leads_of_2 << 1 ? 64 - (leads_of_2 >> 63) : 0;
+    const std::uint64_t leads_of_3 = bits([](Bytes16 some) { return some.in_range(0xE0, 0x10); });
+    const std::uint64_t leads_of_4 = bits([](Bytes16 some) { return some.in_range(0xF0, 0x05); });
+    const std::uint64_t longer = leads_of_3 | leads_of_4, leads = leads_of_2 | longer;
+    if (others != (tails | leads) || tails != (leads << 1 | longer << 2 | leads_of_4 << 3)) return 0;
+    // Second bytes after four of the leads, as in character_length.
+    const auto after = [&](byte_t lead) { return bits([=](Bytes16 some) { return some.equal(lead); }) << 1; };
+    const std::uint64_t upper = bits([](Bytes16 some) { return some.in_range(0xA0, 0x20); });
+    if ((after(0xE0) & ~upper) != 0 || (after(0xED) & upper) != 0) return 0;
+    if (leads_of_4 != 0) {
+        const std::uint64_t lowest = bits([](Bytes16 some) { return some.in_range(0x80, 0x10); });
+        if ((after(0xF0) & lowest) != 0 || (after(0xF4) & ~lowest) != 0) return 0;
+    }
+    return leads >> 63 != 0 ? 63 : longer >> 62 != 0 ? 62 : leads_of_4 >> 61 != 0 ? 61 : 64;
+}
+
+// The same for 64 bytes or a few more, one character after another: faster if there are few.
+inline std::size_t n_valid_by_character(const byte_t* at, const byte_t* end, std::uint64_t others) {
+    std::size_t n = 0;
+    for (; others != 0; others = n < 64 ? others >> n << n : 0) {
+        const unsigned i = trailing_zeros(others);
+        const std::size_t length = character_length(at + i, end);
+        if (length == 0) return 0;
+        n = i + length;
+    }
+    return std::max<std::size_t>(n, 64);
+}
+
+// Up to where less than 64 bytes are left, or something else than characters is among the next 64.
+inline const byte_t* skip_valid_64s(const byte_t* at, const byte_t* end) {
+    constexpr unsigned FEW = 8;
+    for (std::size_t n = 0; end - at >= 64; at += n) {
+        const Bytes16 all =
+            Bytes16::load(at) | Bytes16::load(at + 16) | Bytes16::load(at + 32) | Bytes16::load(at + 48);
+        if (all.bits() == 0) {
+            n = 64;
+            continue;
+        }
+        const std::uint64_t others = bits_of_64(at, [](Bytes16 some) { return some; });
+        n = count_ones(others) > FEW ? n_valid_by_masks(at, others) : n_valid_by_character(at, end, others);
+        if (n == 0) break;
+    }
+    return at;
+}
+#endif
+
 // The first byte that begins no whole character; `end` if there is none.
 inline const byte_t* end_of_valid_utf8(const byte_t* at, const byte_t* end) {
+#ifdef HF_SCAFFOLD_VECTORS
+    at = skip_valid_64s(at, end);
+#endif
     while ((at = skip_ascii(at, end)) != end) {
         do {
             const std::size_t length = character_length(at, end);

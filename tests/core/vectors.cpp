@@ -100,6 +100,17 @@ static void show_transcoded(const byte_t* begin, const byte_t* end) {
         " %016llx", static_cast<unsigned long long>(digest(utf8.data(), static_cast<std::size_t>(stop - utf8.data()))));
 }
 
+// Whether the text, with another byte in its middle, is taken as far as one character after another is.
+static void show_valid(const byte_t* begin, std::size_t size) {
+    std::vector<byte_t> text(begin, begin + size);
+    for (const unsigned byte : {0x61, 0x80, 0x9F, 0xA0, 0xC0, 0xC2, 0xE0, 0xE1, 0xED, 0xF0, 0xF3, 0xF4, 0xF5}) {
+        if (size != 0) text[size / 2] = static_cast<byte_t>(byte);
+        const byte_t *wanted = text.data(), *const end = wanted + size;
+        for (std::size_t length = 1; wanted != end && (length = character_length(wanted, end)) != 0;) wanted += length;
+        if (end_of_valid_utf8(text.data(), end) != wanted) std::printf(" with %x VALID ELSEWHERE", byte);
+    }
+}
+
 static void show_places(const byte_t* begin, std::size_t size) {
     std::vector<byte_t> padded(begin, begin + size);
     padded.resize(size + 16);
@@ -138,6 +149,7 @@ int main(int n_arguments, char** arguments) {
         show_windows<false>(begin, begin + size);
         show_windows<true>(begin, begin + size);
         show_transcoded(begin, begin + size);
+        show_valid(begin, size);
         show_places(begin, size);
         at += size;
     }

@@ -16,6 +16,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from hf_scaffold._core.text_reader import n_valid
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.corpus import describe_corpus, iter_documents, iter_texts
 from hf_scaffold.text.files import import_zstd, listed
@@ -652,3 +653,56 @@ def test_rows_of_parquet_are_those_of_python(tmp_path):
         read(write_parquet(path, text=halves))
     with pytest.raises(CorpusError, match="expected a str, not bytes"):
         read(write_parquet(path, text=pyarrow.array([b"a"])))
+
+
+# UTF-8
+
+
+def n_valid_by_python(data: bytes) -> int:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return len(data)
+
+
+EDGES = (
+    0x7F,
+    0x80,
+    0x7FF,
+    0x800,
+    0xFFF,
+    0x1000,
+    0xCFFF,
+    0xD7FF,
+    0xE000,
+    0xFFFF,
+    0x10000,
+    0x3FFFF,
+    0x40000,
+    0x10FFFF,
+)
+NASTY_BYTES = b"\x00\x7f\x80\x8f\x90\x9f\xa0\xbf\xc0\xc1\xc2\xdf\xe0\xec\xed\xee\xef\xf0\xf1\xf3\xf4\xf5\xff"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_utf8_is_what_python_takes(seed):
+    """Long runs, looked at 64 bytes at a time, too."""
+    dice = random.Random(seed)
+    for _ in range(2000):
+        kinds = dice.choices([*map(chr, EDGES), "é", "三", "😀", "a", "b" * 20], k=dice.randint(1, 6))
+        data = bytearray("".join(dice.choices(kinds, k=dice.randrange(150))).encode())
+        change = dice.randrange(3)
+        if data and change == 1:
+            data[dice.randrange(len(data))] = dice.choice(NASTY_BYTES)
+        elif data and change == 2:
+            del data[dice.randrange(len(data))]
+        assert n_valid(data) == n_valid_by_python(data), bytes(data)
+
+
+def test_every_two_bytes_in_a_long_run_are_taken_as_python_takes_them():
+    for lead in NASTY_BYTES:
+        for second in range(256):
+            for run in ("三" * 40, "é" * 40):
+                data = run.encode() + bytes([lead, second]) + "\x80\x80".encode("latin-1") + run.encode()
+                assert n_valid(data) == n_valid_by_python(data), (lead, second)
