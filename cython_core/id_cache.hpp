@@ -6,7 +6,11 @@
 //
 // A fork leaves no lock taken: a slot that another thread was filling then stays busy in the child, which skips it.
 //
-// A cache is full when half its slots are taken, or when its blocks take 32 MiB. The largest then has 64 MiB.
+// Touching memory for the first time costs as much as encoding. So a cache grows to what its text is expected to need;
+// and once it is large, and for long pre-tokens from the start, it takes only what is met a second time.
+//
+// A cache is full when three quarters of its slots are taken, or when there is no room for a block. The largest then has
+// 64 MiB.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +22,11 @@
 #include <utility>
 
 #include "byte_string.hpp"
+#include "door.hpp"
 #include "hash_seed.hpp"
 #include "large_array.hpp"
 #include "simd.hpp"
+#include "slabs.hpp"
 #include "utf8.hpp"
 #include "widths.hpp"
 
@@ -32,8 +38,8 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are read from by
 
 class IdCache {
 public:
-    static constexpr std::size_t LONGEST = 512;  // bytes: longer pre-tokens hardly recur
-    static constexpr std::size_t SPARE = 4;      // ids that may be written past the end
+    static constexpr std::size_t LONGEST = std::size_t{1} << 21;  // bytes: longer pre-tokens are not kept
+    static constexpr std::size_t SPARE = 4;                       // ids that may be written past the end
 
     // A pre-token, prepared for a look-up in this cache.
     struct Key {
@@ -42,7 +48,7 @@ public:
         std::size_t home;    // the slot where the search starts
     };
 
-    explicit IdCache(HashKey key = {}) : IdCache(key, FIRST_SLOTS, std::make_shared<Slabs>()) {}
+    explicit IdCache(HashKey key = {}) : IdCache(key, FIRST_SLOTS, std::make_shared<Estate>()) {}
     IdCache(const IdCache&) = delete;
     IdCache& operator=(const IdCache&) = delete;
 
@@ -83,11 +89,11 @@ public:
         std::size_t n_uncounted = 0;
     };
 
-    // Adds a pre-token that find() did not find; unless the cache is full, or the pre-token is too long or has more ids
-    // than bytes, for which callers of find() may have no room.
+    // Adds a pre-token that find() did not find; unless it has to be met once more, the cache is full, or the pre-token
+    // is too long or has more ids than bytes, for which callers of find() may have no room.
     void add(
         const byte_t* bytes, std::size_t length, const Key& key, const token_id_t* ids, std::size_t n, Share& share) {
-        if (length > LONGEST || n > length || is_full()) return;
+        if (length > LONGEST || n > length || is_full() || !is_welcome(key, length)) return;
         std::uint64_t values[2];
         token_id_t* block = nullptr;
         if (n <= INLINE_IDS && length <= INLINE) {
@@ -111,11 +117,9 @@ public:
     // Call it when the thread adds no more.
     void count(Share& share) { size_.fetch_add(std::exchange(share.n_uncounted, 0), std::memory_order_relaxed); }
 
-    bool is_full() const {
-        return size_.load(std::memory_order_relaxed) >= n_slots_ / 2 || is_out_of_room_.load(std::memory_order_relaxed);
-    }
+    bool is_full() const { return size() >= most_of(n_slots_) || is_out_of_room_.load(std::memory_order_relaxed); }
     std::size_t size() const { return size_.load(std::memory_order_relaxed); }
-    std::size_t n_bytes() const { return n_slots_ * sizeof(Slot) + slabs_->n_bytes(); }
+    std::size_t n_bytes() const { return n_slots_ * sizeof(Slot) + Door::N_BYTES + estate_->slabs.n_bytes(); }
 
     // Tells users of this cache to go on with its successor, so that its memory can be freed.
     void retire() { is_retired_.store(true, std::memory_order_relaxed); }
@@ -133,12 +137,15 @@ public:
         return longest;
     }
 
-    // The replacement of a full cache: four times as large, with the same content; or, where it may not grow, empty, so
-    // that text of another kind finds room.
-    std::shared_ptr<IdCache> successor() const {
+    // The replacement of a full cache: with the same content, and room for as many pre-tokens as are expected, but at
+    // least twice as large; or, where it may not grow, empty, so that text of another kind finds room.
+    std::shared_ptr<IdCache> successor(std::size_t n_expected) const {
         const bool may_grow = n_slots_ < LAST_SLOTS && !is_out_of_room_.load(std::memory_order_relaxed);
-        if (!may_grow) return made(key_, n_slots_, std::make_shared<Slabs>());
-        const std::shared_ptr<IdCache> larger = made(key_, n_slots_ * 4, slabs_);
+        if (!may_grow) return made(key_, n_slots_, std::make_shared<Estate>());
+        n_expected = std::min(n_expected, MOST_AT_ONCE);
+        std::size_t n_slots = n_slots_ * 2;
+        while (n_slots < LAST_SLOTS && n_expected > n_slots / 8 * 5) n_slots *= 2;
+        const std::shared_ptr<IdCache> larger = made(key_, n_slots, estate_);
         Share all;
         for (std::size_t i = 0; i < n_slots_; ++i) all.n_uncounted += larger->put_copy(slots_[i]);
         larger->count(all);
@@ -148,10 +155,12 @@ public:
 private:
     static constexpr std::size_t FIRST_SLOTS = std::size_t{1} << 14;  // half a MB
     static constexpr std::size_t LAST_SLOTS = std::size_t{1} << 20;   // 32 MB
-    static constexpr std::size_t SLAB = std::size_t{1} << 14;         // ids: 64 KB
     static constexpr std::size_t LARGEST_SHARE = 1024;                // ids
-    static constexpr std::size_t MOST_UNCOUNTED = 16;                // by each of 256 threads: a quarter of FIRST_SLOTS
-    static constexpr std::size_t MOST_BYTES = std::size_t{1} << 25;  // of slabs
+    static constexpr std::size_t MOST_UNCOUNTED = 8;  // by each of 256 threads: an eighth of FIRST_SLOTS
+    static constexpr std::size_t most_of(std::size_t n_slots) { return n_slots / 4 * 3; }
+    static constexpr std::size_t MOST_BYTES = (std::size_t{1} << 25) - Door::N_BYTES;  // of slabs
+    // Pre-tokens that are kept the first time they are met, of up to so many bytes.
+    static constexpr std::size_t MOST_AT_ONCE = LAST_SLOTS / 16 * 5, LONGEST_AT_ONCE = 512;
     static constexpr std::size_t INLINE = 15;
     static constexpr std::size_t INLINE_IDS = 3;
     static constexpr std::uint64_t LONG = 0xFF;   // in the top byte of `high`, with the length in its low bits
@@ -193,70 +202,43 @@ private:
         }
     };
 
-    // Room for blocks, which one after another are cut off it. A malloc for each would take longer than merging.
-    class Slabs {
-    public:
-        Slabs() = default;
-        Slabs(const Slabs&) = delete;
-        Slabs& operator=(const Slabs&) = delete;
-        ~Slabs() {
-            for (const Slab* slab = last_.load(); slab != nullptr;) delete std::exchange(slab, slab->previous);
-        }
-
-        std::size_t n_bytes() const { return n_bytes_.load(std::memory_order_relaxed); }
-
-        // Null once they take MOST_BYTES.
-        token_id_t* block(std::size_t size) {
-            for (;;) {
-                Slab* slab = last_.load(std::memory_order_acquire);
-                if (slab != nullptr) {
-                    const std::size_t at = slab->used.fetch_add(size, std::memory_order_relaxed);
-                    if (at + size <= slab->size) return slab->words.get() + at;
-                }
-                if (n_bytes() >= MOST_BYTES) return nullptr;
-                auto larger = std::make_unique<Slab>(std::max(SLAB, size), size, slab);
-                if (!last_.compare_exchange_strong(slab, larger.get(), std::memory_order_acq_rel)) continue;
-                n_bytes_.fetch_add(larger->size * sizeof(token_id_t), std::memory_order_relaxed);
-                return larger.release()->words.get();
-            }
-        }
-
-    private:
-        struct Slab {
-            Slab(std::size_t size, std::size_t used, Slab* previous)
-                : words(new token_id_t[size]), size(size), used(used), previous(previous) {}
-
-            std::unique_ptr<token_id_t[]> words;
-            std::size_t size;
-            std::atomic<std::size_t> used;  // beyond the size once it is full
-            Slab* previous;
-        };
-
-        std::atomic<Slab*> last_{nullptr};
-        std::atomic<std::size_t> n_bytes_{0};
+    // What a cache hands on to its larger successor.
+    struct Estate {
+        Slabs slabs{MOST_BYTES};
+        Door door;
     };
 
-    IdCache(HashKey key, std::size_t n_slots, std::shared_ptr<Slabs> slabs)
-        : key_(key), n_slots_(n_slots), slots_(make_large_zeros<Slot>(n_slots)), slabs_(std::move(slabs)) {}
+    IdCache(HashKey key, std::size_t n_slots, std::shared_ptr<Estate> estate)
+        : key_(key), n_slots_(n_slots), slots_(make_large_zeros<Slot>(n_slots)), estate_(std::move(estate)) {}
 
-    static std::shared_ptr<IdCache> made(HashKey key, std::size_t n_slots, std::shared_ptr<Slabs> slabs) {
-        return std::shared_ptr<IdCache>(new IdCache(key, n_slots, std::move(slabs)));
+    static std::shared_ptr<IdCache> made(HashKey key, std::size_t n_slots, std::shared_ptr<Estate> estate) {
+        return std::shared_ptr<IdCache>(new IdCache(key, n_slots, std::move(estate)));
+    }
+
+    // The first ones are, if they are not long; of others, those met before.
+    bool is_welcome(const Key& key, std::size_t length) {
+        if (length <= LONGEST_AT_ONCE && size() < MOST_AT_ONCE) return true;
+        return estate_->door.has_met(key_.of(key.low, key.high));
     }
 
     // Null if there is no room. Shares grow, so that a thread that adds little takes little.
     token_id_t* new_block(std::size_t size, Share& share) {
+        if (size > LARGEST_SHARE) return taken_block(size);
         if (share.n_left < size) {
             const std::size_t n = std::max(size, share.n_next);
-            share.room = slabs_->block(n);
+            share.room = taken_block(n);
             share.n_left = share.room == nullptr ? 0 : n;
             share.n_next = std::min(2 * n, LARGEST_SHARE);
-            if (share.room == nullptr) {
-                is_out_of_room_.store(true, std::memory_order_relaxed);
-                return nullptr;
-            }
+            if (share.room == nullptr) return nullptr;
         }
         share.n_left -= size;
         return std::exchange(share.room, share.room + size);
+    }
+
+    token_id_t* taken_block(std::size_t size) {
+        token_id_t* const block = estate_->slabs.block(size);
+        if (block == nullptr) is_out_of_room_.store(true, std::memory_order_relaxed);
+        return block;
     }
 
     void put(const Key& key, const std::uint64_t (&values)[2]) {
@@ -272,7 +254,9 @@ private:
         }
     }
 
-    static std::size_t length_of(std::uint64_t high) { return high >> 56 == LONG ? high & 0xFFFF : high >> 56; }
+    static std::size_t length_of(std::uint64_t high) {
+        return high >> 56 == LONG ? static_cast<std::uint32_t>(high) : high >> 56;
+    }
 
     Key key_of(const byte_t* bytes, std::size_t length, std::size_t readable) const {
         if (length > LONGEST) return {0, LONG << 56 | length, 0};  // in no slot
@@ -310,7 +294,7 @@ private:
     HashKey key_;
     std::size_t n_slots_;  // a power of two
     LargeArray<Slot> slots_;
-    std::shared_ptr<Slabs> slabs_;                          // shared with the successor
+    std::shared_ptr<Estate> estate_;
     alignas(CACHE_LINE) std::atomic<std::size_t> size_{0};  // written far more often than what is above
     std::atomic<bool> is_out_of_room_{false};
     std::atomic<bool> is_retired_{false};

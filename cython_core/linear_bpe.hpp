@@ -45,6 +45,8 @@ public:
         filter_.assign(pairs_.size() / 4, 0);
         made_of_two_.assign(std::size_t{1} << 16, NONE);
         tokens_.reserve(rules.size() + 256);
+        ids_.reserve(rules.size() + 256);
+        making.begins.reserve(rules.size() + 256);
         for (unsigned byte = 0; byte < 256; ++byte) {
             if (byte_ids[byte] != NO_ID) add_byte(static_cast<byte_t>(byte), byte_ids[byte], making);
         }
@@ -167,6 +169,7 @@ private:
         explicit Making(std::size_t n_rules)
             : number_of(2 * n_rules + 1024, NONE), is_missing(number_of.size()), most_bytes(256 * n_rules + 4096) {}
 
+        byte_t byte_of(number_t token, std::size_t at) const { return bytes[begins[token] + at]; }
         bool is_known(token_id_t id) const { return id >= 0 && static_cast<std::size_t>(id) < number_of.size(); }
 
         std::vector<number_t> number_of;  // by id
@@ -405,71 +408,100 @@ private:
         return node->longest;
     }
 
-    // Children lie side by side, followed by what is below the first of them: a long token is on few cache lines.
+    // Tokens that begin with the bytes that lead to a node, and go on.
+    struct Below {
+        std::uint32_t node;
+        std::uint32_t depth;     // how many bytes that is
+        std::size_t begin, end;  // in the list of tokens
+    };
+
+    // Those of them that go on with one byte; the first one that was made.
+    struct Group {
+        number_t first;
+        std::size_t begin, end;
+    };
+
+    // Children lie side by side, the earliest made first, followed by what is below that one: a token made early is on
+    // few cache lines. The tokens below a node are sorted by their next byte, and so on. O(bytes of all tokens).
     void grow_trie(const Making& making) {
-        struct Place {
-            number_t parent = 0, child = 0, sibling = 0, token = NONE;
-            byte_t label = 0;
-        };
-        std::vector<Place> places(1);
         std::size_t most = 1;
         for (const Token& token : tokens_) most += token.right == NONE ? 1 : tokens_[token.right].length;
         if (most >= MOST_NODES) {
             is_odd_ = true;
             return;
         }
-        std::vector<std::uint64_t> edges(slots_for(most), 0);
-        std::vector<number_t> place_of(tokens_.size());
-        for (number_t i = 0; i < tokens_.size(); ++i) {
-            const Token& token = tokens_[i];
-            number_t place = token.left == NONE ? 0 : place_of[token.left];
-            for (std::size_t at = token.left == NONE ? 0 : tokens_[token.left].length; at < token.length; ++at) {
-                const byte_t byte = making.bytes[making.begins[i] + at];
-                const std::uint64_t key = static_cast<std::uint64_t>(place) << 8 | byte;
-                const std::size_t mask = edges.size() - 1;
-                std::size_t slot = key_.of(key) & mask;
-                while (edges[slot] != 0 && edges[slot] >> 32 != key) slot = (slot + 1) & mask;
-                if (edges[slot] == 0) {
-                    edges[slot] = key << 32 | places.size();
-                    places.emplace_back();
-                    places.back().parent = place;
-                    places.back().label = byte;
-                }
-                place = static_cast<number_t>(edges[slot]);
-            }
-            place_of[i] = place;
-            places[place].token = i;
-        }
-        for (number_t i = static_cast<number_t>(places.size()); --i != 0;) {
-            places[i].sibling = places[places[i].parent].child;
-            places[places[i].parent].child = i;
-        }
-        nodes_.assign(places.size(), Node{});
-        labels_.assign(places.size() + 16, 0);
+        nodes_.reserve(most);
+        labels_.reserve(most + 16);
+        nodes_.push_back({});
+        labels_.push_back(0);
         longest_of_byte_.fill(NONE);
         after_two_.assign(std::size_t{1} << 16, 0);
-        std::vector<std::pair<number_t, std::uint32_t>> left{{0, 0}};  // a place, and its node
-        std::uint32_t next = 1;
+        std::vector<number_t> tokens(tokens_.size()), spare;
+        for (number_t i = 0; i < tokens.size(); ++i) tokens[i] = i;
+        std::vector<Below> left{{0, 0, 0, tokens.size()}};
+        std::vector<Group> groups;
         while (!left.empty()) {
-            const auto [place, node] = left.back();
+            const Below below = left.back();
             left.pop_back();
-            nodes_[node].children = next;
-            const std::size_t first = left.size();
-            for (number_t child = places[place].child; child != 0; child = places[child].sibling) {
-                const number_t token = places[child].token;
-                if (token != NONE && place != 0) tokens_[token].shorter = nodes_[node].longest;
-                nodes_[next].longest = token != NONE ? token : nodes_[node].longest;
-                labels_[next] = places[child].label;
-                if (place == 0) {
-                    longest_of_byte_[labels_[next]] = token;
-                } else if (places[place].parent == 0) {
-                    after_two_[static_cast<std::size_t>(places[place].label) << 8 | labels_[next]] = next;
-                }
-                left.push_back({child, next++});
-            }
-            nodes_[node].n_children = next - nodes_[node].children;
-            std::reverse(left.begin() + static_cast<std::ptrdiff_t>(first), left.end());
+            const std::size_t n_left = left.size();
+            sort_by_byte(making, below, tokens, spare);
+            find_groups(making, below, tokens, groups);
+            nodes_[below.node].children = nodes_.size();
+            nodes_[below.node].n_children = groups.size();
+            for (const Group& group : groups) add_child(making, below, group, tokens, left);
+            std::reverse(left.begin() + static_cast<std::ptrdiff_t>(n_left), left.end());
         }
+        labels_.resize(labels_.size() + 16);
+    }
+
+    static void find_groups(
+        const Making& making, const Below& below, const std::vector<number_t>& tokens, std::vector<Group>& groups) {
+        groups.clear();
+        byte_t last = 0;
+        for (std::size_t i = below.begin; i != below.end; ++i) {
+            const byte_t byte = making.byte_of(tokens[i], below.depth);
+            if (i == below.begin || byte != last) groups.push_back({tokens[i], i, i});
+            groups.back().first = std::min(groups.back().first, tokens[i]);
+            groups.back().end = i + 1;
+            last = byte;
+        }
+        std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.first < b.first; });
+    }
+
+    void add_child(
+        const Making& making, const Below& below, const Group& group, std::vector<number_t>& tokens,
+        std::vector<Below>& left) {
+        const byte_t label = making.byte_of(group.first, below.depth);
+        const auto child = static_cast<std::uint32_t>(nodes_.size());
+        number_t token = NONE;  // that ends here
+        std::size_t begin = group.begin;
+        for (std::size_t i = begin; i != group.end; ++i) {
+            if (tokens_[tokens[i]].length != below.depth + 1) continue;
+            token = tokens[i];
+            std::swap(tokens[i], tokens[begin++]);
+        }
+        if (token != NONE && below.node != 0) tokens_[token].shorter = nodes_[below.node].longest;
+        nodes_.push_back({token != NONE ? token : nodes_[below.node].longest, 0, 0});
+        labels_.push_back(label);
+        if (below.depth == 0) longest_of_byte_[label] = token;
+        if (below.depth == 1) after_two_[static_cast<std::size_t>(labels_[below.node]) << 8 | label] = child;
+        if (begin != group.end) left.push_back({child, below.depth + 1, begin, group.end});
+    }
+
+    static void sort_by_byte(
+        const Making& making, const Below& below, std::vector<number_t>& tokens, std::vector<number_t>& spare) {
+        const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(below.begin);
+        const auto end = tokens.begin() + static_cast<std::ptrdiff_t>(below.end);
+        const auto byte_of = [&](number_t token) { return making.byte_of(token, below.depth); };
+        if (end - begin <= 64) {
+            std::sort(begin, end, [&](number_t a, number_t b) { return byte_of(a) < byte_of(b); });
+            return;
+        }
+        std::array<std::size_t, 257> places{};
+        for (auto token = begin; token != end; ++token) ++places[byte_of(*token) + 1U];
+        for (std::size_t i = 0; i < 256; ++i) places[i + 1] += places[i];
+        spare.assign(begin, end);
+        for (const number_t token : spare) begin[static_cast<std::ptrdiff_t>(places[byte_of(token)]++)] = token;
     }
 
     HashKey key_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -100,11 +101,19 @@ public:
 
     std::size_t n_units() const { return n_units_; }
 
+    // How many pre-tokens the cache may hold once all is encoded: as text gets longer, new words get rarer.
+    std::size_t n_expected(const IdCache& cache) const {
+        const std::size_t before = std::min(n_cached_before_, cache.size());
+        if (n_left() == tasks_.size()) return before;
+        const double part = 1 - static_cast<double>(n_left()) / static_cast<double>(tasks_.size());
+        return before + static_cast<std::size_t>(static_cast<double>(cache.size() - before) * std::pow(part, -0.75));
+    }
+
     // Encodes until all is done, and returns true; or until the cache is full or retired, and returns false: call it
     // again with its successor. A cache that can't be replaced yet serves some more tasks though full. Don't call it
     // again after it threw.
     bool run(IdCache& cache, bool is_replaceable, Interrupt& interrupt) {
-        if (tasks_.empty()) plan(interrupt);
+        if (tasks_.empty()) plan(cache, interrupt);
         list_.ids().reserve(n_units_ / 2);
         run_on_threads(std::min(n_threads_, n_left()), interrupt, [&] {
             Worker(*this, cache, is_replaceable, interrupt).encode_until([] { return false; });
@@ -116,7 +125,7 @@ public:
     enum Progress : std::uint8_t { DONE, STOPPED, READY };
     Progress run_until_ready(
         const std::shared_ptr<IdCache>& cache, bool is_replaceable, const std::shared_ptr<Interrupt>& interrupt) {
-        if (tasks_.empty()) plan(*interrupt);
+        if (tasks_.empty()) plan(*cache, *interrupt);
         if (shift_ == nullptr) {
             list_.keep_apart(n_units_ / 2);
             shift_ = std::make_unique<Shift>(*this, cache, is_replaceable, interrupt);
@@ -204,7 +213,8 @@ private:
         std::vector<std::size_t> lengths = {};  // of the texts
     };
 
-    void plan(Interrupt& interrupt) {
+    void plan(const IdCache& cache, Interrupt& interrupt) {
+        n_cached_before_ = cache.size();
         status_.assign(texts_.size(), OK);
         const std::size_t longest = std::clamp(n_units_ / (4 * n_threads_), 4 * TASK, 64 * TASK);
         for (std::size_t i = 0; i < texts_.size(); ++i) {
@@ -510,7 +520,7 @@ private:
     std::size_t n_threads_;
     Dropout dropout_;
     std::vector<Text> texts_;
-    std::size_t n_units_ = 0;
+    std::size_t n_units_ = 0, n_cached_before_ = 0;
     std::vector<Status> status_;
     std::vector<LongText> long_texts_;
     std::vector<Task> tasks_;

@@ -17,6 +17,8 @@ from presets cimport Preset, Splitter, Splitting, splitting_of
 from rows cimport piece_size
 from widths cimport token_id_t
 
+from os import getpid
+
 
 cdef extern from "Python.h":
     bint PyUnicode_IS_ASCII(object)
@@ -44,7 +46,7 @@ cdef extern from "id_cache.hpp" namespace "hf_scaffold" nogil:
         size_t size()
         size_t n_bytes()
         void retire()
-        shared_ptr[IdCache] successor() except +
+        shared_ptr[IdCache] successor(size_t) except +
 
 
 cdef extern from "added_tokens.hpp" namespace "hf_scaffold" nogil:
@@ -112,6 +114,7 @@ cdef extern from "text_encoder.hpp" namespace "hf_scaffold" nogil:
         Batch(Pipeline, size_t, Dropout) except +
         void add(Text) except +
         size_t n_units()
+        size_t n_expected(IdCache&)
         bint run(IdCache&, bint, Interrupt&) except +
         int run_until_ready(shared_ptr[IdCache], bint, shared_ptr[Interrupt]) except +
         bint take(Taken&) except +
@@ -348,6 +351,7 @@ cdef class TextEncoder:
     cdef unique_ptr[BpeEncoder] bpe
     cdef shared_ptr[IdCache] cache
     cdef weak_ptr[IdCache] previous_cache
+    cdef object replacing_in  # the process in which a thread is about to replace the cache; a fork's child is another
     cdef size_t n_units  # of all text so far
 
     # Not __init__, which subclasses may skip, and callers may call again while others encode.
@@ -374,7 +378,7 @@ cdef class TextEncoder:
 
     @property
     def longest_probe(self):
-        """The most entries one look-up compares: a few dozen at most, whatever the texts and merges."""
+        """The most entries one look-up compares: a few hundred at most, whatever the texts and merges."""
         return max(self.bpe.get().longest_probe(), self.cache.get().longest_probe())
 
     @property
@@ -588,21 +592,19 @@ cdef class TextEncoder:
             batch.ends(&ends[1])
         return array_of(batch.ids()), offsets, unsure(batch, n)
 
-    # The GIL guards taking the cache and replacing it; running calls go on with theirs until it is retired. There are
-    # never more than two caches, however many calls run.
+    # The GIL guards taking the cache and replacing it, but is released while the successor is made. Running calls go on
+    # with theirs until it is retired. There are never more than two caches, however many calls run.
     cdef run(self, Batch* batch):
         cdef shared_ptr[IdCache] cache
         cdef bint done = False, is_replaceable
         cdef Interrupt interrupt
-        self.n_units += batch.n_units()
-        if self.n_units >= MUCH:
-            self.prepare()
+        self.prepare_for(batch)
         while not done:
             cache = self.cache
-            is_replaceable = self.previous_cache.expired()
+            is_replaceable = self.is_replaceable()
             with nogil:
                 done = batch.run(cache.get()[0], is_replaceable, interrupt)
-            self.replace_if_full(cache)
+            self.replace_if_full(cache, batch)
 
     cdef run_into(
         self,
@@ -618,24 +620,39 @@ cdef class TextEncoder:
         cdef bint is_replaceable
         cdef Taken taken
         cdef shared_ptr[Interrupt] interrupt = make_shared[Interrupt]()
-        self.n_units += batch.n_units()
-        if self.n_units >= MUCH:
-            self.prepare()
+        self.prepare_for(batch)
         while progress != DONE:
             cache = self.cache
-            is_replaceable = self.previous_cache.expired()
+            is_replaceable = self.is_replaceable()
             with nogil:
                 progress = batch.run_until_ready(cache, is_replaceable, interrupt)
             while batch.take(taken):
                 put_taken(rows, ones, taken, before, after, numbers)
             if progress != READY:
-                self.replace_if_full(cache)
+                self.replace_if_full(cache, batch)
 
-    cdef replace_if_full(self, shared_ptr[IdCache]& cache):
-        if cache.get().is_full() and self.cache.get() == cache.get() and self.previous_cache.expired():
-            self.cache = cache.get().successor()
-            self.previous_cache = weak_ptr[IdCache](cache)
-            cache.get().retire()
+    cdef prepare_for(self, Batch* batch):
+        self.n_units += batch.n_units()
+        if self.n_units >= MUCH:
+            self.prepare()
+
+    cdef bint is_replaceable(self):
+        return self.previous_cache.expired() and self.replacing_in != getpid()
+
+    cdef replace_if_full(self, shared_ptr[IdCache]& cache, Batch* batch):
+        cdef shared_ptr[IdCache] successor
+        cdef size_t n_expected = batch.n_expected(cache.get()[0])
+        if not cache.get().is_full() or self.cache.get() != cache.get() or not self.is_replaceable():
+            return
+        self.replacing_in = getpid()
+        try:
+            with nogil:
+                successor = cache.get().successor(n_expected)
+        finally:
+            self.replacing_in = None
+        self.cache = successor
+        self.previous_cache = weak_ptr[IdCache](cache)
+        cache.get().retire()
 
 
 cdef int add_texts(Batch* batch, tuple texts) except -1:

@@ -487,7 +487,7 @@ def test_lists_of_constants():
 
 @pytest.mark.parametrize("n_threads", [1, 4])
 def test_the_cache_is_bounded_in_bytes(n_threads):
-    """The longest pre-tokens that are kept, all different, each with as many ids: most of it are blocks."""
+    """Long pre-tokens, all different, each with as many ids: most of it are blocks."""
     encoder = plain_encoder()
     rng = np.random.default_rng(0)
     before = most = n_renewed = 0
@@ -495,6 +495,7 @@ def test_the_cache_is_bounded_in_bytes(n_threads):
         letters = rng.integers(97, 123, (2000, 256), np.uint8)
         letters[:, 0] = 32
         text = letters.tobytes().decode()
+        encoder.encode([text], NONE, n_threads)  # what comes once is not kept
         ids, _, _ = encoder.encode([text], NONE, n_threads)
         assert ids.tobytes() == np.frombuffer(text.encode(), np.uint8).astype(np.int32).tobytes()
         n_renewed += encoder.cache_bytes < before
@@ -543,7 +544,7 @@ def test_threads_that_encode_and_renew_the_cache_agree():
 def test_short_pretokens_fill_it_as_before():
     encoder = plain_encoder()
     words = ["".join(word) for word in itertools.product("abcdefghijkl", repeat=4)]
-    for _ in range(2):
+    for _ in range(3):
         encoder.encode(words, NONE)
     assert encoder.n_cached == len(words)
     assert encoder.cache_bytes < 4 * MIB

@@ -96,7 +96,14 @@ def test_chosen_hashes_collided_before():
 def alike():
     """Words of which many have one length, and so one hash where all hashes of a length are the same."""
     short = ["".join(letters) for letters in product("abc", repeat=4)]
-    stems = ["", "e" * 11, "f" * 12, "m" * 21, "t" * 200]  # the tables keep 15 and 16 bytes in a slot
+    stems = [
+        "",
+        "e" * 11,
+        "f" * 12,
+        "m" * 21,
+        "t" * 200,
+        "u" * 600,
+    ]  # the tables keep 15 and 16 bytes in a slot
     return [stem + word for stem in stems for word in short] + WITNESSES
 
 
