@@ -2,15 +2,13 @@
 """Encoding of pre-tokens: merge by rank, then replace the scaffold tokens."""
 
 from libc.stdint cimport INT32_MAX
-from libc.string cimport memcpy
 from libcpp cimport bool
 from libcpp.vector cimport vector
 
 from bpe_encoder cimport MUCH, BpeEncoder, CharacterTable, EncoderWork, add_rules, checked, set_bytes, set_replacements
+from encoded_rows cimport encoded_rows
 from interrupt cimport Interrupt
 from widths cimport token_id_t
-
-import numpy as np
 
 
 cdef class PretokenEncoder:
@@ -100,12 +98,7 @@ cdef class PretokenEncoder:
             self.prepare()
         with nogil:
             encode_all(self.encoder, data, offsets, ids, ends)
-        cdef token_id_t[::1] id_array = np.empty(ids.size(), np.int32)
-        cdef long long[::1] end_array = np.empty(ends.size(), np.int64)
-        if ids.size():
-            memcpy(&id_array[0], ids.data(), ids.size() * sizeof(token_id_t))
-        memcpy(&end_array[0], ends.data(), ends.size() * sizeof(long long))
-        return np.asarray(id_array), np.asarray(end_array)
+        return encoded_rows(ids, ends)
 
 
 # Other threads may change the offsets meanwhile, so each is checked where it is used.

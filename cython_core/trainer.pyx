@@ -26,13 +26,13 @@ BOUNDARY separate the pre-tokens and enclose them all.
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint32_t
-from libc.string cimport memcpy
 from libcpp cimport bool
 from libcpp.algorithm cimport lower_bound
 from libcpp.string cimport string
 from libcpp.unordered_set cimport unordered_set
 from libcpp.vector cimport vector
 
+from encoded_rows cimport encoded_rows
 from interrupt cimport Interrupt
 from widths cimport NO_ID, checked_add, count_t, position_t, token_id_t
 
@@ -724,6 +724,17 @@ cdef class MergeLoop:
         return list(zip(self.left_of, self.right_of, strict=True))[self.n_fixed :]
 
     @property
+    def first_rules(self):
+        """int32 (n, 2): for every token in creation order, its first rule as creation ids; NO_ID for fixed tokens."""
+        found = np.empty((self.strings.size(), 2), np.int32)
+        cdef token_id_t[:, ::1] rules = found
+        cdef size_t token
+        for token in range(self.strings.size()):
+            rules[token, 0] = self.left_of[token]
+            rules[token, 1] = self.right_of[token]
+        return found
+
+    @property
     def without_scaffolds(self):
         """bool array: for every token in creation order, whether no merge on the way to it made a scaffold."""
         found = np.empty(self.strings.size(), np.uint8)
@@ -758,12 +769,7 @@ cdef class MergeLoop:
                 self._encode(rows, n_tokens, ids, ends)
         finally:
             self.is_running = False
-        cdef token_id_t[::1] id_array = np.empty(ids.size(), np.int32)
-        cdef long long[::1] end_array = np.empty(ends.size(), np.int64)
-        if ids.size():
-            memcpy(&id_array[0], ids.data(), ids.size() * sizeof(token_id_t))
-        memcpy(&end_array[0], ends.data(), ends.size() * sizeof(long long))
-        return np.asarray(id_array), np.asarray(end_array)
+        return encoded_rows(ids, ends)
 
     cdef int _encode(
         self, const long long[::1] rows, size_t n_tokens, vector[token_id_t]& ids, vector[long long]& ends
@@ -807,3 +813,4 @@ cdef class MergeLoop:
 
 
 include "ambiguous_loops.pxi"
+include "token_splits.pxi"

@@ -13,5 +13,8 @@ def exact_sum(counts: npt.NDArray[np.int64], weights: Any = 1) -> int:
         >>> exact_sum(np.array([2**62, 2**62, 5]), np.array([2, 1, 3])) == 3 * 2**62 + 15
         True
     """
+    weights = np.broadcast_to(weights, counts.shape)
+    if int(counts.max(initial=0)) * int(weights.sum()) < 2**63:
+        return int((counts * weights).sum())
     parts = ((shift, counts >> shift & 0x1FFFFF) for shift in (0, 21, 42))
     return sum(int((part * weights).sum()) << shift for shift, part in parts)

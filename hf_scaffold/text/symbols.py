@@ -66,17 +66,6 @@ class Affixes(NamedTuple):
                     readings.append((token[start], continues, ends))
         return readings
 
-    def cuts(self, token: str) -> tuple[int, int]:
-        """The first and last place to cut a token in two, with a character besides affixes on each side.
-
-        Example:
-            >>> Affixes("##", "</w>").cuts("##low</w>")
-            (3, 4)
-        """
-        first = len(self.prefix) + 1 if token.startswith(self.prefix) else 1
-        last = len(token) - 1 - (len(self.suffix) if token.endswith(self.suffix) else 0)
-        return first, last
-
 
 NO_AFFIXES = Affixes()
 

@@ -156,14 +156,14 @@ class Trained:
         n_rules: int = _MAX_COUNT,
     ) -> tuple[Rows, Rows]:
         """Which pre-tokens are alike if both are merged, and which are a single normal token."""
-        ids, ends = self.loop.encoded(rows, n_rules)
-        ids = self.id_of[ids]
-        state = np.maximum.reduceat(states[ids], ends[:-1])
+        made, ends = self.loop.encoded(rows, n_rules)
+        state = np.maximum.reduceat(states[self.id_of][made], ends[:-1])
         alike: Rows = state == _ALIKE
         unknown = np.flatnonzero(state == _UNKNOWN)
-        exact = self._demolished(_of_rows((ids, ends), unknown))
+        tokens, token_ends = _of_rows((made, ends), unknown)
+        exact = self._demolished((self.id_of[tokens], token_ends))
         alike[unknown] = rows_alike(exact, raw.encode(*_texts(self.counts, rows[unknown]), prepare=False))
-        return alike, (np.diff(ends) == 1) & (ids[ends[:-1]] < self.bpe.vocab_size)
+        return alike, (np.diff(ends) == 1) & (self.id_of[made[ends[:-1]]] < self.bpe.vocab_size)
 
     def _with_wholes(self, rows: NDArray[np.int64], alike: Rows, is_token: Rows) -> Rows:
         """Which agree where the engine takes tokens whole: these, too, but no special token."""

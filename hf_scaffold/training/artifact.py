@@ -44,7 +44,7 @@ from hf_scaffold.training.files import (
     token_lists,
 )
 from hf_scaffold.training.log import life_of
-from hf_scaffold.training.parts import AGREEMENTS, CHARACTER_SETTINGS, Encoders
+from hf_scaffold.training.parts import AGREEMENTS, CHARACTER_SETTINGS, Encoders, Parts
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,6 +94,13 @@ class ScaffoldBPE(Encoders):
 
     def __post_init__(self) -> None:
         check(self)
+
+    @classmethod
+    def of_training(cls, **parts: Any) -> ScaffoldBPE:
+        """From parts that training has just made, which can't contradict each other: they are not checked."""
+        bpe = object.__new__(cls)
+        Parts.__init__(bpe, **parts)  # the constructor without __post_init__
+        return bpe
 
     def __getstate__(self) -> dict[str, Any]:
         return {part.name: getattr(self, part.name) for part in fields(self)}

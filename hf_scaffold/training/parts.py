@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hf_scaffold._core import trainer
 from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold.errors import ArtifactError
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, all_symbols_to_bytes, ids_of_bytes, symbols_to_bytes
@@ -312,21 +312,22 @@ def raw_splits(
     A split is as strong as the rarer of its parts at the end of training; on a tie the shorter
     left part wins.
     """
-    strength = {token: frequency.get(token, 0) for token in tokens}
-    strength_of, prefix = strength.get, affixes.prefix
-    lengths = sorted({*map(len, tokens)})
-    rules = affixes.first_rules(merges).items()
-    split = {token for token, (left, right) in rules if left not in strength or right not in strength}
-    splits: dict[str, Pair] = {}
-    for token in tokens:
-        if token not in split:
-            continue
-        first, last = affixes.cuts(token)
-        strongest = -1
-        for i in lengths[bisect_left(lengths, first) : bisect_right(lengths, last)]:
-            left = strength_of(token[:i], -1)
-            if left > strongest:
-                right = strength_of(prefix + token[i:], -1)
-                if right > strongest:
-                    strongest, splits[token] = min(left, right), (token[:i], prefix + token[i:])
-    return splits
+    rules, normal = affixes.first_rules(merges), set(tokens)
+    lost = {token for token, (left, right) in rules.items() if left not in normal or right not in normal}
+    rows = np.array([row for row, token in enumerate(tokens) if token in lost], np.int64)
+    frequencies = np.fromiter((frequency.get(token, 0) for token in tokens), np.int64, len(tokens))
+    return strongest_splits(tokens, [token.encode() for token in tokens], frequencies, rows, affixes)
+
+
+def strongest_splits(
+    tokens: Sequence[str],
+    texts: list[bytes],
+    frequencies: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    affixes: Affixes,
+) -> dict[str, Pair]:
+    """The splits of some of the tokens, by their numbers, into those that have a frequency of 0 or more."""
+    affixes_as_bytes = affixes.prefix.encode(), affixes.suffix.encode()
+    parts = trainer.strongest_splits(texts, frequencies, rows, *affixes_as_bytes).T.tolist()
+    found = zip(rows.tolist(), *parts, strict=True)
+    return {tokens[row]: (tokens[left], tokens[right]) for row, left, right in found if left >= 0}

@@ -24,7 +24,7 @@ from hf_scaffold.text.pre_tokenizers import PreTokenizer
 from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.log import TrainingLog, with_merges
-from hf_scaffold.training.parts import derive_demolish_map, raw_splits
+from hf_scaffold.training.parts import derive_demolish_map, strongest_splits
 from hf_scaffold.training.settings import (
     TrainingOptions,
     TrainingSettings,
@@ -35,6 +35,7 @@ from hf_scaffold.training.settings import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+_NO_RULE = -1  # that of fixed tokens
 _LONGEST = 2**32 - 1  # symbols a token may have; a training run holds no more
 
 
@@ -236,25 +237,33 @@ def _artifact(
     loop: MergeLoop, outcome: str, counts: PreTokenCounts, settings: TrainingSettings
 ) -> tuple[ScaffoldBPE, dict[str, int]]:
     """The artifact, and how often each token occurs."""
-    tokens = [token.decode() for token in loop.tokens]
-    is_scaffold = loop.scaffolds
-    frequency = dict(zip(tokens, loop.frequencies, strict=True))
+    texts, hidden = loop.tokens, np.array(loop.scaffolds, bool)
+    tokens = [text.decode() for text in texts]
+    frequencies = loop.frequencies
     merges = [(tokens[left], tokens[right]) for left, right in loop.merges]
-    normal = [token for token, hidden in zip(tokens, is_scaffold, strict=True) if not hidden]
-    scaffolds = [token for token, hidden in zip(tokens, is_scaffold, strict=True) if hidden]
-    bpe = ScaffoldBPE(
+    normal, scaffolds = np.flatnonzero(~hidden), np.flatnonzero(hidden)
+    ids = np.concatenate([normal, scaffolds])  # creation ids, by id
+    rules = loop.first_rules
+    is_made = rules[:, 0] != _NO_RULE
+    has_lost = hidden[rules].any(axis=1) & ~hidden & is_made
+    needed = merges
+    if len(merges) == np.count_nonzero(is_made):  # one rule a token, in the same order
+        needed = [merges[rank] for rank in np.flatnonzero(hidden[is_made])]
+    bpe = ScaffoldBPE.of_training(
         merges=merges,
-        vocab={token: token_id for token_id, token in enumerate([*normal, *scaffolds])},
-        demolish_map=derive_demolish_map(merges, scaffolds, settings.affixes),
+        vocab={tokens[token]: token_id for token_id, token in enumerate(ids.tolist())},
+        demolish_map=derive_demolish_map(needed, [tokens[token] for token in scaffolds], settings.affixes),
         special_tokens=settings.all_special_tokens,
         pre_tokenizer=counts.pre_tokenizer,
-        raw_splits=raw_splits(merges, normal, frequency, settings.affixes),
+        raw_splits=strongest_splits(
+            tokens, texts, np.where(hidden, -1, frequencies), np.flatnonzero(has_lost), settings.affixes
+        ),
         **settings.of_characters,
         stop_reason=_stop_reason(outcome, loop, settings),
         training=_record(counts, settings),
         log=_training_log(loop) if settings.log else None,
     )
-    return bpe, frequency
+    return bpe, dict(zip(tokens, frequencies, strict=True))
 
 
 def _record(counts: PreTokenCounts, settings: TrainingSettings) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, C
 from hf_scaffold.text.symbols import Affixes
 from hf_scaffold.tokenizer.building import artifact_of
 from hf_scaffold.training.artifact import ScaffoldBPE
+from hf_scaffold.training.checks import check
 from hf_scaffold.training.parts import derive_demolish_map
 
 AFFIXES = [
@@ -45,13 +46,16 @@ def train(counts, vocab_size, prefix="", suffix="", **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         several = hs.train if isinstance(vocab_size, int) else hs.train_sizes
-        return several(
+        made = several(
             table(counts),
             vocab_size,
             continuing_subword_prefix=prefix or None,
             end_of_word_suffix=suffix or None,
             **options,
         )
+    for bpe in made if isinstance(made, list) else [made]:
+        check(bpe)  # training trusts what it makes
+    return made
 
 
 def oracle_train(counts, vocab_size, prefix="", suffix="", characters=None, **options):

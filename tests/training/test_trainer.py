@@ -21,6 +21,7 @@ from hf_scaffold._core.trainer import MergeLoop
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
 from hf_scaffold.text.byte_level import symbols_to_bytes
 from hf_scaffold.text.symbols import NO_AFFIXES, Affixes
+from hf_scaffold.training.checks import check
 from hf_scaffold.training.parts import raw_splits
 
 ARIZONA = {
@@ -39,7 +40,10 @@ def train(counts, vocab_size, **kwargs):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         several = hs.train if np.ndim(vocab_size) == 0 else hs.train_sizes
-        return several(table(counts), vocab_size, **kwargs)
+        made = several(table(counts), vocab_size, **kwargs)
+    for bpe in made if isinstance(made, list) else [made]:
+        check(bpe)  # training trusts what it makes
+    return made
 
 
 def test_the_worked_example_by_hand():
