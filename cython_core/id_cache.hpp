@@ -137,14 +137,13 @@ public:
         return longest;
     }
 
-    // The replacement of a full cache: with the same content, and room for as many pre-tokens as are expected, but at
-    // least twice as large; or, where it may not grow, empty, so that text of another kind finds room.
+    // The replacement of a full cache: with the same content, and four slots for each pre-token expected, but at least
+    // twice as large; or, where it may not grow, empty, so that text of another kind finds room.
     std::shared_ptr<IdCache> successor(std::size_t n_expected) const {
         const bool may_grow = n_slots_ < LAST_SLOTS && !is_out_of_room_.load(std::memory_order_relaxed);
         if (!may_grow) return made(key_, n_slots_, std::make_shared<Estate>());
-        n_expected = std::min(n_expected, MOST_AT_ONCE);
         std::size_t n_slots = n_slots_ * 2;
-        while (n_slots < LAST_SLOTS && n_expected > n_slots / 8 * 5) n_slots *= 2;
+        while (n_slots < LAST_SLOTS && n_expected > n_slots / 4) n_slots *= 2;
         const std::shared_ptr<IdCache> larger = made(key_, n_slots, estate_);
         Share all;
         for (std::size_t i = 0; i < n_slots_; ++i) all.n_uncounted += larger->put_copy(slots_[i]);
@@ -160,7 +159,7 @@ private:
     static constexpr std::size_t most_of(std::size_t n_slots) { return n_slots / 4 * 3; }
     static constexpr std::size_t MOST_BYTES = (std::size_t{1} << 25) - Door::N_BYTES;  // of slabs
     // Pre-tokens that are kept the first time they are met, of up to so many bytes.
-    static constexpr std::size_t MOST_AT_ONCE = LAST_SLOTS / 16 * 5, LONGEST_AT_ONCE = 512;
+    static constexpr std::size_t MOST_AT_ONCE = LAST_SLOTS / 2, LONGEST_AT_ONCE = 512;
     static constexpr std::size_t INLINE = 15;
     static constexpr std::size_t INLINE_IDS = 3;
     static constexpr std::uint64_t LONG = 0xFF;   // in the top byte of `high`, with the length in its low bits

@@ -12,7 +12,7 @@ BYTES = np.arange(256, dtype=np.int32)
 RULES = np.array([(ord("a"), ord("b"), 256), (256, ord("c"), 257), (257, 257, 258)], np.int32)
 NONE = AddedTokenFinder([])
 MIB = 1 << 20
-KEPT_AT_ONCE, LONGEST_AT_ONCE, LONGEST = 5 << 16, 512, 1 << 21
+KEPT_AT_ONCE, LONGEST_AT_ONCE, LONGEST = 1 << 19, 512, 1 << 21
 
 
 def an_encoder(replacements=None):
@@ -75,13 +75,13 @@ def test_what_makes_more_ids_than_bytes_is_not_kept():
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_of_much_text_what_comes_again_is_kept(n_threads):
     encoder = an_encoder()
-    words = ["".join(word) for word in itertools.product("abcdefghijklmn", repeat=5)][::-1]
+    words = ["".join(word) for word in itertools.product("abcdefghijklmno", repeat=5)][:650_000]
     texts = ["\n".join(words[i : i + 2000]) for i in range(0, len(words), 2000)]
     expected = [*map(merged, texts)]
     assert ids_of(encoder, texts, n_threads) == expected
     # Few are taken for others.
     assert 0.9 * KEPT_AT_ONCE <= encoder.n_cached < 1.02 * KEPT_AT_ONCE
-    assert encoder.cache_bytes < 32 * MIB
+    assert encoder.cache_bytes <= 64 * MIB
     for _ in range(3):
         assert ids_of(encoder, texts, n_threads) == expected
     assert encoder.n_cached > 0.99 * len(words)
@@ -89,13 +89,13 @@ def test_of_much_text_what_comes_again_is_kept(n_threads):
 
 @pytest.mark.parametrize("n_words", [30_000, 200_000])
 def test_the_cache_is_no_larger_than_its_text_needs(n_words):
-    """32 bytes to a slot, of which a quarter at least is taken."""
+    """32 bytes to a slot, of which an eighth at least is taken."""
     words = ["".join(word) for word in itertools.product("abcdefghijklmn", repeat=5)][:n_words]
     encoder = an_encoder()
     for _ in range(3):  # what a task adds to a full cache is lost
         ids_of(encoder, ["\n".join(words)])
     assert encoder.n_cached == n_words + 1
-    assert encoder.cache_bytes < MIB + 4 * 32 * n_words
+    assert encoder.cache_bytes < MIB + 8 * 32 * n_words
 
 
 def test_long_pretokens_take_no_more_than_their_share():
