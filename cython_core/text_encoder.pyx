@@ -5,6 +5,7 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_S
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cython cimport view
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint16_t, uint64_t
 from libc.stdlib cimport free
 from libcpp.memory cimport make_shared, shared_ptr, unique_ptr, weak_ptr
@@ -627,6 +628,7 @@ cdef class TextEncoder:
             with nogil:
                 progress = batch.run_until_ready(cache, is_replaceable, interrupt)
             while batch.take(taken):
+                PyErr_CheckSignals()  # there may be no end of lists to make while others encode
                 put_taken(rows, ones, taken, before, after, numbers)
             if progress != READY:
                 self.replace_if_full(cache, batch)
