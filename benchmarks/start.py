@@ -16,7 +16,10 @@ import sys
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).parent))  # PYTHONSAFEPATH leaves it out
 
 from encode_tables import SENTENCE
 
