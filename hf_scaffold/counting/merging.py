@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -95,9 +96,10 @@ def merge_counts(
         merger = _Merger(pre_tokenizer, folder, min(n_files, _MOST_FILES), report)
         merger.n_to_read = sum(file.n_rows for file in files)
         last = merger.reduce(files)
-        size = merger.write(last, Path(folder, output.name), parts)
+        merged = Path(folder, "merged")  # none that `last` are read from has that name
+        size = merger.write(last, merged, parts)
         with saving(str(output.parent)) as staging:
-            os.replace(Path(folder, output.name), Path(staging, output.name))
+            os.replace(merged, Path(staging, output.name))
     return size
 
 
@@ -239,14 +241,8 @@ class _Source:
     def take(self, bound: bytes) -> Any:
         """The rows up to a pre-token, which are then no longer here."""
         pretokens = self._rows["pretoken"]
-        low, high = 0, len(pretokens)
-        while low < high:
-            middle = (low + high) // 2
-            if pretokens[middle].as_py() <= bound:
-                low = middle + 1
-            else:
-                high = middle
-        taken, self._rows = self._rows.slice(0, low), self._rows.slice(low)
+        n = bisect_right(range(len(pretokens)), bound, key=lambda row: pretokens[row].as_py())
+        taken, self._rows = self._rows.slice(0, n), self._rows.slice(n)
         return taken
 
 

@@ -68,6 +68,16 @@ def test_however_tables_are_grouped_the_bytes_are_those_of_one_run(tmp_path, mon
     assert not list(tmp_path.glob(".*"))
 
 
+def test_the_output_may_have_any_name(tmp_path, monkeypatch):
+    """Also one that a table might get which is merged again."""
+    monkeypatch.setattr(merging, "_MOST_FILES", 2)
+    tables = [random_counts(random.Random(i), 400) for i in range(4)]
+    paths = write_parts(tmp_path, tables)
+    for name in ("0.parquet", "1.parquet", "merged"):
+        hs.merge_counts(paths, tmp_path / name)
+        assert hs.PreTokenCounts.load(tmp_path / name) == tables[0].merge(*tables[1:])
+
+
 def test_a_table_in_memory_is_merged_likewise(tmp_path):
     paths = write_parts(tmp_path, [hs.PreTokenCounts.from_mapping({"a": i + 1}) for i in range(3)])
     first, second, third = map(hs.PreTokenCounts.load, paths)
