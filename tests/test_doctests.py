@@ -32,7 +32,7 @@ WITHOUT_EXAMPLES = {
     "cli.demo": "a tour, which tests/cli/test_demo.py takes",
     "cli.terminal": "it draws on a terminal",
     "cli.views": "it draws on a terminal",
-    "counting.files": f"{ELSEWHERE}PreTokenCounts.save, which tests/counting has",
+    "tables.files": f"{ELSEWHERE}PreTokenCounts.save, which tests/counting has",
     "counting.workers": f"{ELSEWHERE}count",
     "engine.bare": f"{ELSEWHERE}Encoder",
     "engine.model": f"{ELSEWHERE}Encoder",

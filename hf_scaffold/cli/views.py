@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from hf_scaffold._utils.percent import percent_down
 from hf_scaffold.cli import demo, terminal
 from hf_scaffold.counting.counts import PreTokenCounts
-from hf_scaffold.counting.merging import TableSize
 from hf_scaffold.evaluation.audit import Audit
 from hf_scaffold.evaluation.inspection import Inspection, bytes_per_token, readable, scaffold_uses
 from hf_scaffold.shards.index import ShardIndex
+from hf_scaffold.tables.merging import TableSize
 from hf_scaffold.training.artifact import ScaffoldBPE
 
 if TYPE_CHECKING:

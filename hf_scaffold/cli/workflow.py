@@ -13,8 +13,8 @@ from hf_scaffold._utils.files import saving, settle
 from hf_scaffold.cli import terminal
 from hf_scaffold.cli.options import DEFAULT_EOS
 from hf_scaffold.counting.counts import PreTokenCounts, count
-from hf_scaffold.counting.merging import TableSize, merge_counts
 from hf_scaffold.errors import ConfigurationError, CorpusError
+from hf_scaffold.tables.merging import TableSize, merge_counts
 from hf_scaffold.text.corpus import Progress, iter_documents
 from hf_scaffold.text.files import find_files, import_extra
 from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer

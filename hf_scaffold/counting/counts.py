@@ -28,10 +28,6 @@ from hf_scaffold._utils.arguments import (
     whole,
 )
 from hf_scaffold._utils.files import naming, saving
-from hf_scaffold.counting.files import TableFile, TableWriter, arrow_table
-from hf_scaffold.counting.parts import Parts, join_parts
-from hf_scaffold.counting.rows import Int64Array, check_rows
-from hf_scaffold.counting.sums import exact_sum
 from hf_scaffold.counting.workers import (
     count_in_processes,
     count_in_threads,
@@ -39,6 +35,10 @@ from hf_scaffold.counting.workers import (
     splitting_for,
 )
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
+from hf_scaffold.tables.files import TableFile, TableWriter, arrow_table
+from hf_scaffold.tables.parts import Parts, join_parts
+from hf_scaffold.tables.rows import Int64Array, check_rows
+from hf_scaffold.tables.sums import exact_sum
 from hf_scaffold.text.corpus import Corpus, Progress, describe_corpus, iter_documents
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
 from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH

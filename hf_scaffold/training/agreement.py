@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold._core.trainer import MergeLoop
 from hf_scaffold.counting.counts import PreTokenCounts
-from hf_scaffold.counting.sums import exact_sum
+from hf_scaffold.tables.sums import exact_sum
 from hf_scaffold.text.symbols import NO_AFFIXES
 from hf_scaffold.training.parts import Encoders
 

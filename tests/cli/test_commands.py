@@ -20,8 +20,8 @@ from transformers import AutoTokenizer
 import hf_scaffold as hs
 from hf_scaffold._utils.percent import percent_down
 from hf_scaffold.cli import commands, demo, errors, terminal, workflow
-from hf_scaffold.counting.parts import Parts
 from hf_scaffold.evaluation import inspection
+from hf_scaffold.tables.parts import Parts
 from hf_scaffold.text.pre_tokenizers import PRESETS
 
 TEXT = demo.TEXT.read_text(encoding="utf-8")[:30_000] + (

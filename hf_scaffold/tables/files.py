@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from hf_scaffold.counting.parts import Parts, parts_from_json, parts_to_json
-from hf_scaffold.counting.rows import Rows, check_rows
 from hf_scaffold.errors import ArtifactError, CorpusError
+from hf_scaffold.tables.parts import Parts, parts_from_json, parts_to_json
+from hf_scaffold.tables.rows import Rows, check_rows
 from hf_scaffold.text.files import import_extra
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from hf_scaffold._utils.arguments import knows_its_arguments, memory, progress, progress_shown, strings
 from hf_scaffold._utils.files import folders_in, locked, made, remove, saving
-from hf_scaffold.counting.files import TableFile, TableWriter
-from hf_scaffold.counting.parts import Parts, join_parts
-from hf_scaffold.counting.sums import exact_sum
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
+from hf_scaffold.tables.files import TableFile, TableWriter
+from hf_scaffold.tables.parts import Parts, join_parts
+from hf_scaffold.tables.sums import exact_sum
 from hf_scaffold.text.files import find_files, import_extra
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
 

@@ -13,9 +13,9 @@ import pyarrow.parquet
 import pytest
 
 import hf_scaffold as hs
-from hf_scaffold.counting import files, merging
-from hf_scaffold.counting.parts import Parts
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
+from hf_scaffold.tables import files, merging
+from hf_scaffold.tables.parts import Parts
 
 MAX = 2**63 - 1
 
