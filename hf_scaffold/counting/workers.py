@@ -16,10 +16,10 @@ from hf_scaffold._utils.arguments import whole
 from hf_scaffold._utils.process import n_cpus
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.splitting.entries import Splitting, splitting_of, writes_bytes
+from hf_scaffold.splitting.normalizers import marks_of
 from hf_scaffold.splitting.patterns import RefusedError
 from hf_scaffold.tables.rows import Rows
 from hf_scaffold.text.corpus import batches
-from hf_scaffold.text.normalizers import marks_of
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
 
 _Result = TypeVar("_Result")

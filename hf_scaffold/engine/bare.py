@@ -15,7 +15,7 @@ from hf_scaffold.engine.inputs import n_threads
 from hf_scaffold.engine.model import Model
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.splitting.entries import splitting_of, writes_bytes
-from hf_scaffold.text.normalizers import Step, makes_normal_forms, marks_of, steps_of
+from hf_scaffold.splitting.normalizers import Step, makes_normal_forms, marks_of, steps_of
 from hf_scaffold.text.presets import reads_characters
 
 if TYPE_CHECKING:

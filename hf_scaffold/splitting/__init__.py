@@ -1,1 +1,1 @@
-"""Pre-tokenizers compiled to tables that native code scans by."""
+"""Normalizers and pre-tokenizers compiled for native code: as steps, and as tables that it scans by."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from hf_scaffold.text.normalizers import marks_of
+from hf_scaffold.splitting.normalizers import marks_of
 from hf_scaffold.text.presets import preset_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ Splitting = str | tuple["Level", ...]
 def splitting_of(pre_tokenizer: Any) -> Splitting:
     """What native code splits text by, for an entry of tokenizer.json: a preset's name, or levels.
 
-    The text must first go through `hf_scaffold.text.normalizers.marks_of` the entry.
+    The text must first go through `hf_scaffold.splitting.normalizers.marks_of` the entry.
 
     Raises:
         RefusedError: only `tokenizers` can split so.

@@ -11,7 +11,7 @@ from tokenizers import Regex, normalizers
 
 from hf_scaffold._core.text_encoder import Normalizer
 from hf_scaffold.engine.bare import compiled_step
-from hf_scaffold.text.normalizers import steps_of
+from hf_scaffold.splitting.normalizers import steps_of
 
 KNOWN = {
     "prepend": normalizers.Prepend("▁"),
