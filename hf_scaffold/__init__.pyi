@@ -1,7 +1,7 @@
 """The public names, each with the module that has it. `__init__.py` loads them from there."""
 
+from .counting.counting import count as count
 from .counting.counts import PreTokenCounts as PreTokenCounts
-from .counting.counts import count as count
 from .engine.encoder import Encoder as Encoder
 from .errors import ArtifactError as ArtifactError
 from .errors import ConfigurationError as ConfigurationError

@@ -224,12 +224,14 @@ READERS = {
     "gpt2-like-folder": lambda folder: save_stock(folder / "gpt2-like-folder"),
 }
 NEEDS = {
+    "counting.md": ["corpus/"],
     "README.md": ["books/", "other.txt", "held-out.txt", "my-old-tokenizer", "gpt2-like-folder"],
     "report.md": ["books/", "other.txt"],
     "shards.md": ["corpus/", "my-tokenizer"],
 }
 # And what the README's reader has at the end.
 MADE = {
+    "counting.md": ["parts/1.parquet", "all.parquet"],
     "README.md": [
         *("my-tokenizer/scaffold.json", "my-bpe/log.jsonl", "books.parquet", "report.html"),
         *("shards/shard-00000.bin", "shards/index.json"),

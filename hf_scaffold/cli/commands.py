@@ -105,17 +105,19 @@ def count(
     text_field: options.FieldOption = "text",
     num_workers: options.WorkersOption = None,
     max_pretoken_length: options.LongestOption = MAX_PRETOKEN_LENGTH,
+    part: options.PartOption = None,
 ) -> None:
     """Count the pre-tokens of a corpus, to train on them later; or add up tables of such counts.
 
-    An existing FILE is replaced once the new one is complete.
+    `merge-counts` makes the table of the corpus from those of all its parts. An existing FILE is
+    replaced once the new one is complete.
     """
     from hf_scaffold.cli import views, workflow
 
     _require_table_file(output)
     start = time.perf_counter()
     counts = workflow.count_with_bar(
-        corpus, pre_tokenizer, alphabet, text_field, num_workers, max_pretoken_length
+        corpus, pre_tokenizer, alphabet, text_field, num_workers, max_pretoken_length, part
     )
     counts.save(output)
     views.show_counts(counts, output, time.perf_counter() - start)

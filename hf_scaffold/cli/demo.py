@@ -7,7 +7,8 @@ from functools import cached_property
 from pathlib import Path
 
 from hf_scaffold.cli.workflow import save_tokenizer
-from hf_scaffold.counting.counts import PreTokenCounts, count
+from hf_scaffold.counting.counting import count
+from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ArtifactError
 from hf_scaffold.evaluation.comparison import VocabularyChange, compare_vocabularies
 from hf_scaffold.evaluation.metrics import Evaluation, evaluate

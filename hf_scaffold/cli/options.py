@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.text.parts import Part
 
 DEFAULT_EOS = "<|endoftext|>"
 
@@ -48,6 +49,15 @@ def number(text: str) -> int:
         raise typer.BadParameter(f"{text!r} is no number such as 500k, 100M or 1G")
     units = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
     return int(match[1]) * units[match[2]]
+
+
+def part(text: str) -> Part:
+    """Which part of a corpus, such as 3/64."""
+    try:
+        return Part.checked(text)
+    except (TypeError, ConfigurationError) as error:
+        wanted = error if isinstance(error, ConfigurationError) else f"{text!r} is no part such as 3/64"
+        raise typer.BadParameter(str(wanted)) from None
 
 
 # ---- of several commands
@@ -102,6 +112,16 @@ LongestOption = Annotated[
         min=0,
         metavar="BYTES",
         help="Leave out pre-tokens that are longer; 0 keeps all.",
+    ),
+]
+PartOption = Annotated[
+    Part | None,
+    typer.Option(
+        "--part",
+        parser=part,
+        metavar="K/N",
+        help="Only this part of the corpus, divided by bytes: 0/64 to 63/64, say, one each on 64 machines.",
+        show_default=False,
     ),
 ]
 SampleOption = Annotated[

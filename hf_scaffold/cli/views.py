@@ -12,6 +12,7 @@ from hf_scaffold.evaluation.audit import Audit
 from hf_scaffold.evaluation.inspection import Inspection, bytes_per_token, readable, scaffold_uses
 from hf_scaffold.shards.index import ShardIndex
 from hf_scaffold.tables.merging import TableSize
+from hf_scaffold.tables.parts import Parts
 from hf_scaffold.training.artifact import ScaffoldBPE
 
 if TYPE_CHECKING:
@@ -25,20 +26,23 @@ def show_counts(counts: PreTokenCounts, path: Path, seconds: float) -> None:
 
 
 def show_table(size: TableSize, path: Path, seconds: float) -> None:
-    """After `merge-counts`: the table's size, and which parts it lacks."""
-    missing = [
-        (f"{','.join(map(str, islice(part.missing, 10)))}{',…' * (part.n_missing > 10)} of {part.of}")
-        for part in size.parts
-    ]
+    """After `merge-counts`: the table's size, and which part it is, or which it lacks."""
     terminal.facts(
         [
             ("counts", str(path)),
             ("pre-tokens", f"{size.n_pretokens:,}; {size.n_distinct:,} distinct"),
             ("bytes", f"{size.n_bytes:,}"),
-            *(("missing parts", text) for text in missing),
+            *map(_parts, size.parts),
             ("time", f"{seconds:.1f} s"),
         ]
     )
+
+
+def _parts(parts: Parts) -> tuple[str, str]:
+    if len(parts.numbers) == 1:
+        return "part", f"{parts.numbers[0]}/{parts.of}"
+    some = ",".join(map(str, islice(parts.missing, 10)))
+    return "missing parts", f"{some}{',…' * (parts.n_missing > 10)} of {parts.of}"
 
 
 def show_training(bpe: ScaffoldBPE, counts: PreTokenCounts, folder: Path, seconds: float) -> None:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from hf_scaffold._utils.files import saving, settle
 from hf_scaffold.cli import terminal
 from hf_scaffold.cli.options import DEFAULT_EOS
-from hf_scaffold.counting.counts import PreTokenCounts, count
+from hf_scaffold.counting.counting import count
+from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.tables.merging import TableSize, merge_counts
 from hf_scaffold.text.corpus import Progress, iter_documents
 from hf_scaffold.text.files import find_files, import_extra
+from hf_scaffold.text.parts import Part
 from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
 from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH
 from hf_scaffold.tokenizer.building import artifact_of, build_tokenizer
@@ -46,6 +48,7 @@ def read_counts(
     text_field: str = "text",
     num_workers: int | None = None,
     max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
+    part: Part | None = None,
     show_progress: bool | Progress = False,
 ) -> PreTokenCounts:
     """Count text files, or read and add up tables of counts.
@@ -54,9 +57,10 @@ def read_counts(
         paths: Files or glob patterns of text, as for `count`; or of tables that `PreTokenCounts.save` wrote.
         pre_tokenizer: A preset's name. None: the default for text, and whatever made the tables for tables.
         alphabet: As for `count`. None: that of the tables for tables, else bytes.
-        text_field, num_workers, max_pretoken_length, show_progress: As for `count`.
+        text_field, num_workers, max_pretoken_length, part, show_progress: As for `count`.
     Raises:
-        ConfigurationError: text and tables are mixed, or a table was made with another pre-tokenizer.
+        ConfigurationError: text and tables are mixed, a part is to be counted of tables, or a table was
+            made with another pre-tokenizer.
         CorpusError, ArtifactError, CountOverflowError: as `count` and `PreTokenCounts` raise them.
     """
     found = find_files(paths)
@@ -69,6 +73,7 @@ def read_counts(
             text_field=text_field,
             num_workers=num_workers,
             max_pretoken_length=max_pretoken_length,
+            part=part,
             show_progress=show_progress,
         )
     for path in found:
@@ -76,6 +81,8 @@ def read_counts(
             raise ConfigurationError(
                 f"{tables[0]} holds counts, {path} doesn't; count it first, then give the tables together"
             )
+    if part is not None:
+        raise ConfigurationError(f"{tables[0]} holds counts; parts are of text")
     first, *others = map(PreTokenCounts.load, tables)
     counts = first.merge(*others)
     made_with = counts.pre_tokenizer
@@ -102,6 +109,7 @@ def count_with_bar(
     text_field: str,
     num_workers: int | None,
     max_pretoken_length: int,
+    part: Part | None = None,
 ) -> PreTokenCounts:
     """What `read_counts` gives, with a bar meanwhile; a max_pretoken_length of 0 keeps all."""
     with terminal.progress_bar("Counting", "bytes") as progress:
@@ -112,6 +120,7 @@ def count_with_bar(
             text_field=text_field,
             num_workers=num_workers,
             max_pretoken_length=max_pretoken_length or None,
+            part=part,
             show_progress=progress,
         )
 

@@ -6,7 +6,6 @@ import os
 from array import array
 from bisect import bisect_left
 from collections.abc import ItemsView, Iterable, Iterator, Mapping
-from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,34 +13,16 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
-from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer as StockPreTokenizer
 
-from hf_scaffold._core.counter import last_cut
-from hf_scaffold._utils.arguments import (
-    knows_its_arguments,
-    progress,
-    progress_shown,
-    shortened,
-    string,
-    warn,
-    whole,
-)
+from hf_scaffold._utils.arguments import shortened
 from hf_scaffold._utils.files import naming, saving
-from hf_scaffold.counting.workers import (
-    count_in_processes,
-    count_in_threads,
-    resolve_workers,
-    splitting_for,
-)
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.tables.files import TableFile, TableWriter, arrow_table
 from hf_scaffold.tables.parts import Parts, join_parts
 from hf_scaffold.tables.rows import Int64Array, check_rows
 from hf_scaffold.tables.sums import exact_sum
-from hf_scaffold.text.corpus import Corpus, Progress, describe_corpus, iter_documents
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
-from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH
 
 PreTokenizerLike: TypeAlias = str | StockPreTokenizer | Tokenizer | PreTokenizer
 
@@ -304,91 +285,3 @@ def _to_count(pretoken: bytes, value: Any) -> int:
 
 def _name(pre_tokenizer: PreTokenizer) -> str:
     return repr(pre_tokenizer.preset) if pre_tokenizer.preset else pre_tokenizer.to_json()
-
-
-@knows_its_arguments
-def count(
-    corpus: Corpus,
-    *,
-    pre_tokenizer: PreTokenizerLike | None = None,
-    normalizer: Normalizer | None = None,
-    alphabet: str | None = None,
-    text_field: str = "text",
-    num_workers: int | None = None,
-    max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
-    show_progress: bool | Progress = False,
-) -> PreTokenCounts:
-    """Count the pre-tokens of a corpus.
-
-    The table depends on the documents and the pre-tokenizer alone: not on the documents' order, on how
-    they are spread over files, or on num_workers.
-
-    With the presets a plain-text file is one document. With any other pre-tokenizer each of its lines,
-    with its line end, is one, as in `tokenizers.Tokenizer.train`. A byte-order mark at its start is dropped.
-
-    Args:
-        corpus: A path or glob pattern (plain text, `.jsonl`, `.parquet`; also `.gz`, `.xz`, `.zst`), an
-            iterable of `pathlib.Path`, a `datasets.Dataset` or `IterableDataset`, or an iterable of str or of
-            batches of str. In an iterable a str is a document, never a path.
-        pre_tokenizer: `"gpt2"`, `"gpt2-digits"` (the default), `"llama3"`, `"gpt4o"`, a `tokenizers`
-            pre-tokenizer, or a `tokenizers.Tokenizer` for its normalizer and pre-tokenizer. For characters:
-            `"metaspace"` (the default), `"metaspace-unsplit"`, `"whitespace"`, `"whitespace-split"`,
-            `"bert"`, or such an object.
-        normalizer: A `tokenizers` normalizer that the text goes through first.
-        alphabet: What merges start from: `"bytes"` (the default), or `"chars"`, the characters that the
-            pre-tokenizer writes.
-        text_field: The field of JSON Lines, or column of Parquet and `datasets`, that holds the text.
-        num_workers: Threads where native code splits, processes for other pre-tokenizers. None: one a CPU,
-            16 at most; one process where processes are spawned, since these import the calling script again.
-        max_pretoken_length: Bytes. Longer pre-tokens, which are data rather than words, are left out with a
-            warning: training on one takes some 80 times its size in memory. None keeps all.
-        show_progress: True for a bar; or a function called in this thread as f(bytes_read, bytes_total):
-            bytes on disk, and None for the total if the corpus has no known size.
-    Returns:
-        PreTokenCounts, never empty.
-    Raises:
-        CorpusError: the corpus is empty or all whitespace, or a file or document can't be read; names it and
-            the place.
-        ConfigurationError: an unknown preset, or a package that is not installed.
-        CountOverflowError: a count is beyond 2**63 - 1.
-    Cost: memory O(distinct pre-tokens * num_workers), whatever the size of the corpus; a long document
-        that can't be cut is held whole. Native code releases the GIL.
-    Example:
-        >>> dict(count(["the cat", "the dog"]))
-        {b' cat': 1, b' dog': 1, b'the': 2}
-    """
-    string("text_field", text_field)
-    show_progress = progress(show_progress, "bytes_read, bytes_total")
-    if max_pretoken_length is not None:
-        max_pretoken_length = whole("max_pretoken_length", max_pretoken_length, 1, reason="None keeps all")
-    cutter = get_pre_tokenizer(pre_tokenizer, normalizer, alphabet)
-    preset, splitting = cutter.preset, splitting_for(cutter)
-    num_workers = resolve_workers(num_workers, in_threads=splitting is not None)
-    cut = None if preset is None else partial(last_cut, splitting=preset)
-    with progress_shown(show_progress, "Counting", "B") as report:
-        documents = iter_documents(corpus, text_field=text_field, cut=cut, progress=report)
-        if splitting is not None:
-            counts = PreTokenCounts(*count_in_threads(documents, splitting, num_workers), cutter)
-        else:
-            total = count_in_processes(documents, cutter, num_workers)
-            counts = PreTokenCounts._from_sorted(sorted(total.items()), cutter)
-    if max_pretoken_length is not None:
-        counts = _without_longer(counts, max_pretoken_length)
-    if not counts:
-        raise CorpusError(f"nothing to count in {describe_corpus(corpus)}: it gave no pre-tokens")
-    if all(pretoken.decode(errors="replace").isspace() for pretoken in counts):
-        raise CorpusError(f"nothing to count in {describe_corpus(corpus)}: it is all whitespace")
-    return counts
-
-
-def _without_longer(counts: PreTokenCounts, max_length: int) -> PreTokenCounts:
-    """The table without the pre-tokens of more than max_length bytes; warns if there are any."""
-    too_long = np.diff(counts.offsets) > max_length
-    if not too_long.any():
-        return counts
-    warn(
-        f"left out {sum(counts.counts[too_long].tolist()):,} pre-tokens of more than {max_length:,} bytes "
-        "(max_pretoken_length)"
-    )
-    rows = ((pretoken, value) for pretoken, value in counts.items() if len(pretoken) <= max_length)
-    return PreTokenCounts._from_sorted(rows, counts.pre_tokenizer)

@@ -28,7 +28,8 @@ from tokenizers import Tokenizer
 from hf_scaffold._core.trainer import MergeLoop, MergeReplay
 from hf_scaffold._utils.arguments import knows_its_arguments
 from hf_scaffold.counting.characters import Characters
-from hf_scaffold.counting.counts import PreTokenCounts, count
+from hf_scaffold.counting.counting import count
+from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes
 from hf_scaffold.text.corpus import Corpus

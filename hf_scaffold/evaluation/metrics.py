@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hf_scaffold._utils.arguments import knows_its_arguments, string, strings, whole
-from hf_scaffold.counting.counts import PreTokenCounts, count
+from hf_scaffold.counting.counting import count
+from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.evaluation.adapters import (
     ArtifactEncoder,

@@ -16,7 +16,8 @@ from typing import Any
 
 from hf_scaffold._utils.arguments import LARGEST_ID, knows_its_arguments, progress, string, strings, whole
 from hf_scaffold._utils.files import write_files
-from hf_scaffold.counting.counts import PreTokenCounts, count
+from hf_scaffold.counting.counting import count
+from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.evaluation.baselines import (
     BASELINES,

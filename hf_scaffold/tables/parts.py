@@ -43,7 +43,8 @@ def join_parts(tables: Sequence[tuple[str, Sequence[Parts]]]) -> tuple[Parts, ..
     Args:
         tables: The name and parts of each.
     Raises:
-        ConfigurationError: a part is there twice, or a corpus was divided in two ways; names the tables.
+        ConfigurationError: a part is there twice, a corpus was divided in two ways, or of two corpora parts
+            are missing, as if one had changed meanwhile; names the tables.
     Example:
         >>> odd, even = Parts("books", 4, (1, 3)), Parts("books", 4, (0,))
         >>> tables = [("a.parquet", [odd]), ("b.parquet", [even])]
@@ -73,7 +74,15 @@ def join_parts(tables: Sequence[tuple[str, Sequence[Parts]]]) -> tuple[Parts, ..
     joined = (
         Parts(corpus, divided[corpus][0], tuple(sorted(found))) for corpus, found in sorted(owners.items())
     )
-    return tuple(parts for parts in joined if parts.n_missing)
+    incomplete = tuple(parts for parts in joined if parts.n_missing)
+    if len(incomplete) > 1:
+        corpora = {parts.corpus for parts in incomplete}
+        names = [name for corpus, (_, name) in divided.items() if corpus in corpora]
+        raise ConfigurationError(
+            f"{names[0]} and {names[1]} count parts of different corpora: names or sizes of files, settings "
+            "or the release of hf_scaffold differ; count them alike, or merge the parts of each corpus first"
+        )
+    return incomplete
 
 
 def parts_to_json(parts: Iterable[Parts]) -> bytes:

@@ -9,18 +9,21 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
+from itertools import chain, starmap
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from hf_scaffold._utils.arguments import warn
-from hf_scaffold.errors import CorpusError
+from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.files import (
     check_file,
     encode,
     find_files,
+    is_divisible,
+    is_json_lines,
     lines_of,
     listed,
     looks_like_a_path,
@@ -29,11 +32,16 @@ from hf_scaffold.text.files import (
     rows_of,
     text_of,
 )
+from hf_scaffold.text.parts import Part, first_cut, line_end, section
 from hf_scaffold.text.texts import Texts, pieces_of
 
 Corpus: TypeAlias = str | os.PathLike[str] | Iterable[Any]
 Cut: TypeAlias = Callable[[bytes], int]
 Progress: TypeAlias = Callable[[int, int | None], object]
+_OpenSection: TypeAlias = Callable[[Any], tuple[Any, int]]
+_File: TypeAlias = tuple[
+    Path, int | None, _OpenSection | None
+]  # how many bytes are read, and which: None is all
 _Item = TypeVar("_Item")
 _Sized = TypeVar("_Sized", bound=Sized)
 
@@ -47,6 +55,7 @@ def iter_documents(
     text_field: str = "text",
     cut: Cut | None = None,
     block_size: int = BLOCK_SIZE,
+    part: Part | None = None,
     progress: Progress | None = None,
 ) -> Iterator[bytes]:
     """Yield the documents of a corpus as UTF-8 bytes, in its order, without empty ones.
@@ -71,6 +80,9 @@ def iter_documents(
             separately, or 0 if it finds none; text is what was read last, and may begin and end inside a
             character.
         block_size: Bytes; no result but the blocks' own length depends on it.
+        part: Read only this part of the files. Plain text is divided where `cut` allows, which must then go
+            by the two characters around a place alone, or else between lines, as JSON Lines are; a file of
+            another format is in the part where it begins.
         progress: Called now and then as progress(bytes_done, bytes_total): bytes of the files on disk, or of
             text and None if the corpus has no known size.
     Raises:
@@ -81,7 +93,7 @@ def iter_documents(
         >>> list(iter_documents(["one", ["two", ""], ["three"]]))
         [b'one', b'two', b'three']
     """
-    reader = _Reader(text_field, cut, block_size)
+    reader = _Reader(text_field, cut, block_size, part)
     documents = reader.open(corpus)
     return documents if progress is None else _reported(documents, reader, progress)
 
@@ -92,16 +104,36 @@ def iter_texts(
     text_field: str = "text",
     cut: Cut | None = None,
     block_size: int = BLOCK_SIZE,
+    part: Part | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Texts]:
     """The documents of files, as `iter_documents` yields them, but many at a time and with their ends known.
 
-    Args: As for `iter_documents`.
+    Args: As for `iter_documents`; but a part has whole documents, so that with `cut`, plain text is not
+        divided.
     Cost: A few times less than `iter_documents` where documents are short.
     """
-    reader = _Reader(text_field, cut, block_size)
+    reader = _Reader(text_field, cut, block_size, part, whole_documents=True)
     texts = reader.read_files(find_files(paths))
     return texts if progress is None else _reported(texts, reader, progress)
+
+
+def files_of(corpus: Corpus) -> list[Path]:
+    """The files of a corpus, in the order of their paths.
+
+    Raises:
+        CorpusError: a pattern matches nothing.
+        ConfigurationError: the corpus is something else than files.
+    """
+    if isinstance(corpus, str | os.PathLike):
+        return sorted(matching_files(corpus))
+    elements = iter(corpus) if isinstance(corpus, Iterable) and not _is_dataset(corpus) else iter([])
+    first = next(elements, None)
+    if not isinstance(first, os.PathLike):
+        raise ConfigurationError(
+            f"{describe_corpus(corpus)} has no parts; give a path, a glob pattern, or pathlib.Path objects"
+        )
+    return sorted(find_files(chain([first], elements)))
 
 
 def describe_corpus(corpus: Corpus) -> str:
@@ -193,6 +225,8 @@ class _Reader:
     text_field: str
     cut: Cut | None
     block_size: int
+    part: Part | None = None
+    whole_documents: bool = False
     bytes_done: int = 0
     bytes_total: int | None = None
 
@@ -236,25 +270,50 @@ class _Reader:
 
     def read_files(self, paths: list[Path]) -> Iterator[Texts]:
         """Check the files at once; read them as the result is iterated."""
-        sizes = [check_file(path) for path in paths]
-        known = [size for size in sizes if size is not None]
-        self.bytes_total = sum(known) if len(known) == len(sizes) else None
-        return chain.from_iterable(map(self._read_file, paths, sizes))
+        files: list[_File] = [(path, check_file(path), None) for path in paths]
+        if self.part is not None:
+            files = [*self._in_part(files, self.part)]
+        lengths = [length for _, length, _ in files]
+        self.bytes_total = None if None in lengths else sum(filter(None, lengths))
+        return chain.from_iterable(starmap(self._read_file, files))
 
-    def _read_file(self, path: Path, size: int | None) -> Iterator[Texts]:
-        end = self.bytes_done + (sys.maxsize if size is None else size)
+    def _in_part(self, files: list[_File], part: Part) -> Iterator[_File]:
+        """What a part has of the files: some whole, of others a section."""
+        for path, size, _ in files:
+            if size is None:
+                raise ConfigurationError(f"{path} is a pipe, which has no parts; write it to a file first")
+        spans = part.spans([size or 0 for _, size, _ in files])
+        for (path, size, _), span in zip(files, spans, strict=True):
+            find = self._first_cut(path)
+            if find is None:
+                if span.has_start:
+                    yield path, size, None
+            elif span.begin < span.end:
+                yield path, span.end - span.begin, partial(section, path=path, span=span, find=find)
+
+    def _first_cut(self, path: Path) -> Cut | None:
+        """What finds the first place in a text where the file may be divided; None if it may not."""
+        if not is_divisible(path):
+            return None
+        if self.cut is None or is_json_lines(path):
+            return line_end
+        return None if self.whole_documents else partial(first_cut, cut=self.cut)
+
+    def _read_file(self, path: Path, length: int | None, part: _OpenSection | None) -> Iterator[Texts]:
+        end = self.bytes_done + (sys.maxsize if length is None else length)
 
         def advance(n_bytes: int) -> None:
             self.bytes_done = min(self.bytes_done + n_bytes, end)
 
-        with open_file(path, advance) as stream:
-            rows = rows_of(stream, path, self.text_field, self.block_size)
+        with open_file(path, advance) as file:
+            stream, begin = (file, 0) if part is None else part(file)
+            rows = rows_of(stream, path, self.text_field, self.block_size, begin)
             if rows is None and self.cut is not None:
-                yield from _with_end(text_of(stream, path, self.block_size, self.cut))
+                yield from _with_end(text_of(stream, path, self.block_size, self.cut, begin))
             else:
-                for texts in lines_of(stream, path, self.block_size) if rows is None else rows:
+                for texts in lines_of(stream, path, self.block_size, begin) if rows is None else rows:
                     yield from self._cut_texts(texts)
-        if size is not None:
+        if length is not None:
             self.bytes_done = end  # only one column's share of a Parquet file was read
 
     def _cut_texts(self, texts: Texts) -> Iterator[Texts]:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from hf_scaffold._core.text_reader import json_texts, line_bounds, n_valid
 from hf_scaffold.errors import ConfigurationError, CorpusError
+from hf_scaffold.text.parts import LineNumber
 from hf_scaffold.text.texts import Texts, blocks_of, column_utf8
 
 _READ_SIZE = 1 << 17  # bytes asked of the system at a time
@@ -123,6 +124,16 @@ def check_file(path: Path) -> int | None:
     return status.st_size
 
 
+def is_divisible(path: Path) -> bool:
+    """Whether reading may begin inside the file."""
+    form, compression = _format(path)
+    return not compression and form != ".parquet"
+
+
+def is_json_lines(path: Path) -> bool:
+    return _format(path)[0] in _JSON_LINES
+
+
 def _format(path: Path) -> tuple[str, str]:
     """The suffixes of format and compression, or ''."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
@@ -180,16 +191,17 @@ class _MeteredFile(io.FileIO):
 # ---- reading
 
 
-def rows_of(stream: BinaryIO, path: Path, field: str, block_size: int) -> Iterator[Texts] | None:
+def rows_of(stream: Any, path: Path, field: str, block_size: int, start: int = 0) -> Iterator[Texts] | None:
     """The documents of JSON Lines or Parquet, without empty ones; None for plain text.
 
+    Args:
+        start: Where in a file of JSON Lines the stream begins.
     Raises:
         CorpusError: when iterated; a row can't be read, or has no text in `field`.
     """
-    form = _format(path)[0]
-    if form in _JSON_LINES:
-        return _json_lines(stream, path, field, block_size)
-    return _parquet(stream, path, field) if form == ".parquet" else None
+    if is_json_lines(path):
+        return _json_lines(stream, path, field, block_size, start)
+    return _parquet(stream, path, field) if _format(path)[0] == ".parquet" else None
 
 
 def checked(blocks: Iterable[Any], path: Path, offset: int = 0) -> Iterator[Any]:
@@ -238,23 +250,27 @@ def _n_missing(start: bytes) -> int:
     return (4 if start[0] >= 0xF0 else 3 if start[0] >= 0xE0 else 2) - len(start) if start else 0
 
 
-def text_of(stream: Any, path: Path, size: int, cut: Callable[[bytes], int]) -> Iterator[Any]:
+def text_of(stream: Any, path: Path, size: int, cut: Callable[[bytes], int], start: int = 0) -> Iterator[Any]:
     """The text of a file in blocks as `blocks_of` has them, without a byte-order mark at its start.
 
+    Args:
+        start: Where in the file the stream begins.
     Raises:
         CorpusError: it is not UTF-8; with the offset.
     """
-    blocks = checked(blocks_of(stream, max(size, 3), cut), path)
+    blocks = checked(blocks_of(stream, max(size, 3), cut), path, start)
     return (block for block in blocks if len(block))  # a mark may be all there is
 
 
-def lines_of(stream: Any, path: Path, size: int) -> Iterator[Texts]:
+def lines_of(stream: Any, path: Path, size: int, start: int = 0) -> Iterator[Texts]:
     """The lines of a file with their ends; a byte-order mark at its start is dropped.
 
+    Args:
+        start: Where in the file the stream begins.
     Raises:
         CorpusError: it is not UTF-8; with the offset.
     """
-    for block, offset in _line_blocks(stream, size):
+    for block, offset in _line_blocks(stream, size, start):
         lines = Texts.whole(block, line_bounds(block))
         if n_valid(block) == len(block) and (offset or without_mark(block) is block):
             yield lines
@@ -262,18 +278,17 @@ def lines_of(stream: Any, path: Path, size: int) -> Iterator[Texts]:
             yield from (Texts.of([line]) for line in checked(lines, path, offset) if line)
 
 
-def _line_blocks(stream: Any, size: int) -> Iterator[tuple[NDArray[np.uint8], int]]:
+def _line_blocks(stream: Any, size: int, offset: int) -> Iterator[tuple[NDArray[np.uint8], int]]:
     """Whole lines, some `size` bytes together, and where they begin; the last may lack its end."""
-    offset = 0
     for block in blocks_of(stream, size, lambda text: text.rfind(b"\n") + 1):
         yield block, offset
         offset += len(block)
 
 
-def _json_lines(stream: BinaryIO, path: Path, field: str, block_size: int) -> Iterator[Texts]:
+def _json_lines(stream: Any, path: Path, field: str, block_size: int, start: int) -> Iterator[Texts]:
     key = field.encode(errors="surrogatepass")  # a name that is no UTF-8 is left to Python's reader
     number = 1
-    for block, offset in _line_blocks(stream, block_size):
+    for block, offset in _line_blocks(stream, block_size, start):
         begin, ends = 0, None
         while begin < len(block):
             utf8, bounds, n_lines, n_bytes = json_texts(block[begin:], key)
@@ -283,11 +298,12 @@ def _json_lines(stream: BinaryIO, path: Path, field: str, block_size: int) -> It
             if begin < len(block):
                 ends = line_bounds(block) if ends is None else ends
                 end = int(ends[np.searchsorted(ends, begin, "right")])
-                yield from _json_line(bytes(block[begin:end]), number, offset + begin, path, field)
+                line = LineNumber(path, start, number)
+                yield from _json_line(bytes(block[begin:end]), line, offset + begin, path, field)
                 number, begin = number + 1, end
 
 
-def _json_line(line: bytes, number: int, offset: int, path: Path, field: str) -> Iterator[Texts]:
+def _json_line(line: bytes, number: LineNumber, offset: int, path: Path, field: str) -> Iterator[Texts]:
     """The text of one line, by Python's reader."""
     for data in checked([line], path, offset):
         if not data.strip():
@@ -345,9 +361,11 @@ def _texts_of(column: Any) -> Texts | None:
     return Texts.whole(utf8, bounds)
 
 
-def encode(text: object, origin: str, number: int) -> bytes:
+def encode(text: object, origin: str, number: object) -> bytes:
     """A document as UTF-8.
 
+    Args:
+        origin, number: Name it in messages.
     Raises:
         CorpusError: it is not text; named by its origin and number.
     """

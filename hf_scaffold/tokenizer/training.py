@@ -22,7 +22,7 @@ from hf_scaffold._utils.arguments import (
     warn,
     whole,
 )
-from hf_scaffold.counting.counts import count
+from hf_scaffold.counting.counting import count
 from hf_scaffold.errors import ConfigurationError, VocabSizeError
 from hf_scaffold.text.corpus import corpus_names
 from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH

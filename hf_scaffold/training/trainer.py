@@ -135,6 +135,10 @@ def _require_counts(counts: Any) -> None:
     if isinstance(counts, PreTokenCounts):
         if not len(counts):
             raise CorpusError("there are no pre-tokens to train on")
+        for parts in counts.parts:
+            warn(
+                f"only {len(parts.numbers)} of {parts.of} parts of a corpus are counted; merge in the others"
+            )
         return
     hint = "count the corpus with hs.count(…) first, or take hs.train_tokenizer, which does"
     if isinstance(counts, Mapping):

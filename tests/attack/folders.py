@@ -442,7 +442,7 @@ def prepare(work: Path) -> Campaign:
     import pyarrow.parquet  # type: ignore[import-untyped]  # noqa: F401
     import transformers
 
-    import hf_scaffold.counting.counts
+    import hf_scaffold.counting.counting
     import hf_scaffold.native.calls
     import hf_scaffold.shards.writing  # noqa: F401
 

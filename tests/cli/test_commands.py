@@ -152,6 +152,23 @@ def test_merge_counts_says_which_parts_are_missing(tmp_path, succeed):
     assert "0,1,2,4,6,7,8,9,10,11,… of 64" in screen
 
 
+def test_parts_of_a_corpus_are_counted_one_by_one(tmp_path, corpus, succeed, fail):
+    for number in range(3):
+        screen = succeed("count", corpus, "--part", f"{number}/3", "-o", tmp_path / f"part-{number}.parquet")
+        assert re.search(rf"part +{number}/3\n", screen)
+    screen = succeed("merge-counts", tmp_path / "part-[02].parquet", "-o", tmp_path / "some.parquet")
+    assert re.search(r"missing parts +1 of 3\n", screen)
+    succeed("merge-counts", tmp_path / "part-?.parquet", "-o", tmp_path / "all.parquet")
+    succeed("count", corpus, "-o", tmp_path / "whole.parquet")
+    assert (tmp_path / "all.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+    arguments = "count", corpus, "-o", tmp_path / "x.parquet", "--part"
+    assert "there is no part 3/3: they are numbered 0/3 to 2/3" in fail(*arguments, "3/3")
+    assert "'3 of 4' is no part such as 3/64" in fail(*arguments, "3 of 4")
+    table = tmp_path / "all.parquet"
+    assert "all.parquet holds counts; parts are of text" in fail(*arguments[:1], table, *arguments[2:], "0/2")
+    assert not (tmp_path / "x.parquet").exists()
+
+
 def test_help_shows_what_looks_like_html(succeed):
     assert "</w>" in succeed("train", "--help")
 

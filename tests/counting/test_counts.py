@@ -27,7 +27,8 @@ from tokenizers.normalizers import NFD, Lowercase, Sequence
 from tokenizers.pre_tokenizers import Metaspace, Split, Whitespace
 
 from hf_scaffold._core.counter import PretokenCounter, last_cut
-from hf_scaffold.counting.counts import PreTokenCounts, count
+from hf_scaffold.counting.counting import count
+from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.text.corpus import iter_documents
 from hf_scaffold.text.files import import_zstd
@@ -181,7 +182,7 @@ def test_spawned_workers_give_the_same_table(tmp_path):
     script.write_text(
         "import multiprocessing, sys\n"
         "from tokenizers.pre_tokenizers import Metaspace\n"
-        "from hf_scaffold.counting.counts import count\n"
+        "from hf_scaffold.counting.counting import count\n"
         "if __name__ == '__main__':\n"
         "    multiprocessing.set_start_method(sys.argv[1])\n"
         "    documents = [f'document {i % 7}' for i in range(20_000)]\n"
@@ -199,7 +200,7 @@ def test_an_unguarded_script_with_spawned_workers_is_told_why_it_fails(tmp_path)
     script.write_text(
         "import multiprocessing\n"
         "from tokenizers.pre_tokenizers import Metaspace\n"
-        "from hf_scaffold.counting.counts import count\n"
+        "from hf_scaffold.counting.counting import count\n"
         "multiprocessing.set_start_method('spawn', force=True)\n"
         "count(['text'] * 100_000, pre_tokenizer=Metaspace(), num_workers=2)\n"
     )
@@ -227,7 +228,7 @@ def test_ctrl_c_stops_all_workers(pre_tokenizer):
     program = (
         "import itertools\n"
         "from tokenizers.pre_tokenizers import Metaspace\n"
-        "from hf_scaffold.counting.counts import count\n"
+        "from hf_scaffold.counting.counting import count\n"
         "def documents():\n"
         "    for i in itertools.count():\n"
         "        if i == 1000: print('at work', flush=True)\n"
@@ -257,7 +258,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
     path.write_bytes(import_zstd().compress(text) * 70)
     program = (
         "import sys\n"
-        "from hf_scaffold.counting.counts import count\n"
+        "from hf_scaffold.counting.counting import count\n"
         "def peak():\n"  # of this program; ru_maxrss knows that of the one that started it
         "    lines = open('/proc/self/status').read().splitlines()\n"
         "    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith('VmHWM'))\n"
@@ -492,7 +493,7 @@ def test_the_file_does_not_depend_on_hash_seed_order_or_workers(tmp_path):
     program = (
         "import sys\n"
         "from tokenizers.pre_tokenizers import Metaspace\n"
-        "from hf_scaffold.counting.counts import count\n"
+        "from hf_scaffold.counting.counting import count\n"
         "seed, folder = int(sys.argv[1]), sys.argv[2]\n"
         "documents = [f'document {i} of {i * i}' for i in range(20_000)]\n"
         "documents = documents[seed:] + documents[:seed]\n"
