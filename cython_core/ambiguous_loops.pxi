@@ -30,7 +30,7 @@ cdef class AmbiguousMergeLoop(MergeLoop):
     long after it first was, and merged pairs come back: none of MergeLoop's three facts holds. Here cells link to
     the neighbouring tokens instead of relying on lengths, and a pair collects its places as they appear and is
     queued again whenever it may have become more frequent. For any other corpus the result is MergeLoop's, in one
-    and a half times the time.
+    and a half times the time, and three or four times where most pairs are rare.
 
     Args: as for `MergeLoop`, but all pairs are indexed, whatever `rare_below` says: a rare one may become frequent.
     Raises: also CountOverflowError if all symbols together occur more than 2**63 - 1 times.
@@ -145,7 +145,7 @@ cdef class AmbiguousMergeLoop(MergeLoop):
         cdef position_t end = self.next_cell[middle]
         cdef token_id_t left = self.cells[start], right = self.cells[middle]
         cdef token_id_t left_neighbour = self.cells[before], right_neighbour = self.cells[end]
-        cdef count_t weight = self.counts[self.owner[start]]
+        cdef count_t weight = self._count_at(start)
         self.frequency[left] -= weight
         self.frequency[right] -= weight
         self.frequency[merged] += weight
@@ -182,6 +182,12 @@ cdef class AmbiguousMergeLoop(MergeLoop):
         cdef TokenPair tokens = self.tokens_of[pair]
         if frequency > 0 and self._may_merge(tokens.left, tokens.right):
             self._push(frequency, tokens.left, tokens.right, NO_ID, pair)
+
+    cdef void _forget_candidates(self) noexcept:
+        MergeLoop._forget_candidates(self)
+        self.places = vector[vector[position_t]]()
+        self.previous_cell = vector[position_t]()
+        self.next_cell = vector[position_t]()
 
     @property
     def merges(self):

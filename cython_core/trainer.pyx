@@ -27,7 +27,6 @@ BOUNDARY separate the pre-tokens and enclose them all.
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint32_t
 from libcpp cimport bool
-from libcpp.algorithm cimport lower_bound
 from libcpp.string cimport string
 from libcpp.unordered_set cimport unordered_set
 from libcpp.vector cimport vector
@@ -55,6 +54,23 @@ cdef extern from * nogil:
 cdef extern from "simd.hpp" namespace "hf_scaffold" nogil:
     void prefetch(const void*)
 
+cdef extern from "free_memory.hpp" namespace "hf_scaffold" nogil:
+    void return_free_memory()
+
+cdef extern from "cells.hpp" namespace "hf_scaffold" nogil:
+    const token_id_t BOUNDARY
+    const token_id_t INSIDE
+
+    cppclass Cells:
+        void make_room(size_t) except +
+        void append(token_id_t) except +
+        size_t size()
+        token_id_t* data()
+        token_id_t& operator[](size_t)
+        uint32_t pretoken_of(position_t)
+        void prefetch_cell(position_t)
+        position_t boundary_before(uint32_t)
+
 cdef extern from "candidate_queue.hpp" namespace "hf_scaffold" nogil:
     cppclass Candidate:
         count_t frequency
@@ -64,6 +80,7 @@ cdef extern from "candidate_queue.hpp" namespace "hf_scaffold" nogil:
         uint32_t pair
 
     cppclass CandidateQueue:
+        CandidateQueue()
         bool empty()
         const Candidate& top()
         void push(const Candidate&) except +
@@ -78,6 +95,7 @@ cdef extern from "pair_index.hpp" namespace "hf_scaffold" nogil:
         position_t size
 
     cppclass PairIndex:
+        PairIndex()
         size_t size()
         Pair* at(uint32_t)
         Pair* find(token_id_t, token_id_t)
@@ -96,6 +114,7 @@ cdef extern from "pair_index.hpp" namespace "hf_scaffold" nogil:
         position_t* out
 
     cppclass NeighbourTally:
+        NeighbourTally()
         void add(token_id_t, count_t) except +
         void add_cell(token_id_t, count_t, position_t) except +
         vector[token_id_t]& neighbours()
@@ -108,10 +127,14 @@ cdef extern from "hash_seed.hpp" namespace "hf_scaffold" nogil:
         pass
 
 cdef enum:
-    BOUNDARY = -1  # a cell between two pre-tokens
-    INSIDE = -2  # a cell inside a token, where a shorter token once began or ended
     PREFETCH_AHEAD = 8  # places
     POLL_EVERY = 1 << 14  # cells or places
+
+ctypedef unsigned char byte_t
+
+ctypedef fused code_t:
+    byte_t
+    token_id_t
 
 cdef enum Outcome:
     FAILED = -1
@@ -152,7 +175,7 @@ cdef class MergeLoop:
     """One training run: symbols in, merges and scaffold tokens out.
 
     Args:
-        symbols: int32, the base symbols of all pre-tokens, concatenated, as creation ids.
+        symbols: int32 or uint8, the base symbols of all pre-tokens, concatenated, as creation ids.
         offsets: int64, n_pretokens + 1 offsets into `symbols`.
         counts: int64 > 0, n_pretokens > 0.
         tokens: The fixed tokens' strings as UTF-8, special tokens first, then the alphabet. No two
@@ -166,19 +189,19 @@ cdef class MergeLoop:
         log: Whether to keep `events`.
         rare_below: Pairs of fewer occurrences wait until the queue's head is as rare. Matters to speed and memory
             alone: best is what the head comes near to in the end, but does not fall below.
+        ids: int32; if given, `symbols` are places in it where the creation ids are.
     Raises:
         CountOverflowError: a symbol occurs more than 2**63 - 1 times.
         CorpusError: more than 2**32 - 2 symbols and pre-tokens together.
         ValueError: a symbol is no token; offsets don't ascend; a count is below 1; a number is out of range; or a
             token that is not the first of its pre-token is shorter than the prefix.
-    Cost: 12 bytes a symbol of the distinct pre-tokens at first, 16 to 20 during a run, and about 80 bytes a
-        distinct pair.
+    Cost: for each symbol of the distinct pre-tokens 8 bytes at first, 10 to 13 during a run; for each of these
+        pre-tokens 12; and about 80 for each pair that is indexed.
     """
 
     cdef:
         # The corpus.
-        vector[token_id_t] cells
-        vector[uint32_t] owner         # cell -> pre-token
+        Cells cells
         vector[count_t] counts         # pre-token -> count
         # The tokens, by creation id.
         vector[string] strings
@@ -194,6 +217,7 @@ cdef class MergeLoop:
         vector[bool] some_special_has_length  # in bytes
         # Scratch space of _replace, kept to save allocations.
         vector[position_t] merged_cells
+        vector[count_t] merged_counts  # of the pre-tokens that these are in
         NeighbourTally gone_left, gone_right, new_left, new_right
         vector[token_id_t] unmade      # scratch space of _append_made
         vector[Event] log              # in order
@@ -202,6 +226,7 @@ cdef class MergeLoop:
         size_t n_scaffolds
         bool is_consistent             # set up, and not in the middle of a merge
         bool is_running                # without the GIL
+        bool is_finished               # without candidates
         Interrupt* interrupt           # of the running call
         size_t prefix_length
         count_t min_frequency
@@ -212,7 +237,7 @@ cdef class MergeLoop:
 
     def __init__(
         self,
-        const token_id_t[::1] symbols,
+        symbols not None,
         const long long[::1] offsets,
         const long long[::1] counts,
         list tokens not None,
@@ -223,6 +248,7 @@ cdef class MergeLoop:
         prefix_length=0,
         bool log=False,
         rare_below=1,
+        const token_id_t[::1] ids=None,
     ):
         self._claim_setup()
         self.prefix_length = in_range("prefix_length", prefix_length, 0, MAX_POSITION)
@@ -239,7 +265,10 @@ cdef class MergeLoop:
         for token in tokens[:n_special]:
             self._note_special(token)
         self.n_fixed = self.strings.size()
-        self._load(symbols, offsets, counts)
+        if memoryview(symbols).itemsize == 1:
+            self._load[byte_t](symbols, ids, offsets, counts)
+        else:
+            self._load[token_id_t](symbols, ids, offsets, counts)
         self.is_consistent = True
 
     cdef int _claim_setup(self) except -1:
@@ -273,6 +302,27 @@ cdef class MergeLoop:
             NO_CANDIDATE: "candidates",
             BELOW_MIN_FREQUENCY: "min_frequency",
         }[outcome]
+
+    def finish(self):
+        """Free what only further runs need, most of the memory. The results stay.
+
+        Raises:
+            RuntimeError: as for `run`, which raises it from now on.
+        """
+        cdef Interrupt interrupt
+        self._claim_run(&interrupt)
+        self.is_finished = True
+        self._forget_candidates()
+        with nogil:
+            return_free_memory()
+        self.is_running = False
+
+    cdef void _forget_candidates(self) noexcept:
+        self.pairs = PairIndex()
+        self.queue = CandidateQueue()
+        self.merged_cells = vector[position_t]()
+        self.merged_counts = vector[count_t]()
+        self.gone_left = self.gone_right = self.new_left = self.new_right = NeighbourTally()
 
     cdef Outcome _run_slice(self, size_t vocab_size) except FAILED:
         cdef Interrupt interrupt
@@ -328,6 +378,8 @@ cdef class MergeLoop:
     cdef count_t _head_frequency(self) except -1 nogil:
         """The frequency of the next candidate, which it brings to the queue's top; 0 if there is none."""
         cdef count_t frequency = self._queued_head_frequency()
+        if self.is_finished:
+            raise RuntimeError("this loop has finished; make another one")
         while frequency < self.rare_below and self.rare_below > 1:
             self._index_rarer_pairs()
             frequency = self._queued_head_frequency()
@@ -414,6 +466,10 @@ cdef class MergeLoop:
         event.head_frequency = head.frequency
         self.log.push_back(event)
 
+    cdef inline count_t _count_at(self, position_t cell) noexcept nogil:
+        """The count of the pre-token that the cell is in."""
+        return self.counts[self.cells.pretoken_of(cell)]
+
     # ---- one merge
 
     cdef int _rewrite_cells(
@@ -429,22 +485,22 @@ cdef class MergeLoop:
         cdef position_t i, start, middle, end, previous_end = 0
         cdef count_t weight, total = 0
         self.merged_cells.clear()
+        self.merged_counts.clear()
         self.gone_left.clear()
         self.gone_right.clear()
         for i in range(pair.size):
             if i % POLL_EVERY == 0:
                 self.interrupt.poll()
             if i + 2 * PREFETCH_AHEAD < pair.size:
-                prefetch(&cells[pair.cells[i + 2 * PREFETCH_AHEAD]])
-                prefetch(&self.owner[pair.cells[i + 2 * PREFETCH_AHEAD]])
+                self.cells.prefetch_cell(pair.cells[i + 2 * PREFETCH_AHEAD])
             if i + PREFETCH_AHEAD < pair.size:
-                prefetch(&self.counts[self.owner[pair.cells[i + PREFETCH_AHEAD]]])
+                prefetch(&self.counts[self.cells.pretoken_of(pair.cells[i + PREFETCH_AHEAD])])
             start = pair.cells[i]
             middle = start + left_length
             if cells[start] != left or cells[middle] != right:
                 continue
             end = middle + right_length
-            weight = self.counts[self.owner[start]]
+            weight = self._count_at(start)
             total += weight
             if cells[start - 1] != BOUNDARY and start != previous_end:
                 self.gone_left.add(cells[start - 1], weight)
@@ -455,6 +511,7 @@ cdef class MergeLoop:
             cells[start] = merged
             cells[end - 1] = merged
             self.merged_cells.push_back(start)
+            self.merged_counts.push_back(weight)
             previous_end = end
         self.frequency[left] -= total
         self.frequency[right] -= total
@@ -477,7 +534,7 @@ cdef class MergeLoop:
             if i % POLL_EVERY == 0:
                 self.interrupt.poll()
             start = self.merged_cells[i]
-            weight = self.counts[self.owner[start]]
+            weight = self.merged_counts[i]
             neighbour = cells[start - 1]
             if neighbour != BOUNDARY:
                 self.new_left.add_cell(neighbour, weight, start - self.length[neighbour])
@@ -571,7 +628,11 @@ cdef class MergeLoop:
         self.some_special_has_length[text.size()] = True
 
     cdef int _load(
-        self, const token_id_t[::1] symbols, const long long[::1] offsets, const long long[::1] counts
+        self,
+        const code_t[::1] symbols,
+        const token_id_t[::1] ids,
+        const long long[::1] offsets,
+        const long long[::1] counts,
     ) except -1:
         """Copies the pre-tokens into cells, counts their symbols and indexes their pairs."""
         cdef size_t n_pretokens = counts.shape[0], n_cells = symbols.shape[0] + n_pretokens + 1
@@ -585,11 +646,10 @@ cdef class MergeLoop:
             raise ValueError(
                 f"offsets must be {n_pretokens + 1} positions from 0 to {symbols.shape[0]}, one more than counts"
             )
-        self.cells.reserve(n_cells)
-        self.owner.reserve(n_cells)
+        self.cells.make_room(n_cells)
         self.counts.reserve(n_pretokens)
         with nogil:
-            overflown = self._append_pretokens(symbols, offsets, counts)
+            overflown = self._append_pretokens(symbols, ids, offsets, counts)
         if overflown != NO_ID:
             text = self.strings[overflown].decode(errors="replace")
             raise CountOverflowError(f"the symbol {text!r} occurs more than 2**63 - 1 times in the corpus")
@@ -597,7 +657,11 @@ cdef class MergeLoop:
             self._index_pairs()
 
     cdef token_id_t _append_pretokens(
-        self, const token_id_t[::1] symbols, const long long[::1] offsets, const long long[::1] counts
+        self,
+        const code_t[::1] symbols,
+        const token_id_t[::1] ids,
+        const long long[::1] offsets,
+        const long long[::1] counts,
     ) except -2 nogil:
         """Returns the symbol whose frequency overflows, or NO_ID if none does."""
         cdef Py_ssize_t pretoken
@@ -611,15 +675,19 @@ cdef class MergeLoop:
             if count < 1:
                 raise ValueError(f"count {pretoken} is {count}; counts are from 1")
             self.counts.push_back(count)
-            self._append_cell(BOUNDARY, pretoken)
+            self._append_cell(BOUNDARY)
             for i in range(begin, end):
-                symbol = symbols[i]
+                symbol = symbols[i] if ids is None else self._id_at(symbols[i], ids)
                 self._check_symbol(i, symbol, i != begin)
                 if not checked_add(self.frequency[symbol], count, &self.frequency[symbol]):
                     return symbol
-                self._append_cell(symbol, pretoken)
-        self._append_cell(BOUNDARY, 0)
+                self._append_cell(symbol)
+        self._append_cell(BOUNDARY)
         return NO_ID
+
+    cdef token_id_t _id_at(self, token_id_t code, const token_id_t[::1] ids) noexcept nogil:
+        """NO_ID if there is none."""
+        return ids[code] if 0 <= code < ids.shape[0] else NO_ID
 
     cdef int _check_symbol(self, Py_ssize_t place, token_id_t symbol, bool continues) except -1 nogil:
         if symbol < 0 or <size_t>symbol >= self.strings.size():
@@ -627,11 +695,10 @@ cdef class MergeLoop:
         if continues and self.strings[symbol].size() < self.prefix_length:
             raise ValueError(f"symbol {place} continues a pre-token, but token {symbol} has no prefix")
 
-    cdef int _append_cell(self, token_id_t token, Py_ssize_t pretoken) except -1 nogil:
+    cdef int _append_cell(self, token_id_t token) except -1 nogil:
         if self.cells.size() % POLL_EVERY == 0:
             self.interrupt.poll()
-        self.cells.push_back(token)
-        self.owner.push_back(<uint32_t>pretoken)
+        self.cells.append(token)
 
     cdef int _index_pairs(self) except -1 nogil:
         """Fills the index and the queue with the pairs that the cells hold now; the rare ones have no cells there."""
@@ -649,7 +716,7 @@ cdef class MergeLoop:
                 tally.push_back(TallyEntry())
                 example.push_back(left)
             tally[pair].size += 1
-            tally[pair].weight += self.counts[self.owner[left]]
+            tally[pair].weight += self._count_at(left)
             if left // POLL_EVERY != right // POLL_EVERY:
                 self.interrupt.poll()
         for pair in range(<uint32_t>tally.size()):
@@ -785,19 +852,13 @@ cdef class MergeLoop:
             if row < 0 or <size_t>row >= self.counts.size():
                 raise ValueError(f"there is no pre-token {row}; there are {self.counts.size()}")
             if row != following:
-                cell = self._boundary_before(<uint32_t>row)
+                cell = self.cells.boundary_before(<uint32_t>row)
             following = row + 1
             cell += 1
             while self.cells[cell] != BOUNDARY:
                 self._append_made(self.cells[cell], n_tokens, ids)
                 cell += self.length[self.cells[cell]]
             ends.push_back(<long long>ids.size())
-
-    cdef position_t _boundary_before(self, uint32_t row) noexcept nogil:
-        """The boundary where a pre-token begins: the first of its cells. The last boundary of all has no owner."""
-        return <position_t>(
-            lower_bound(self.owner.begin(), self.owner.end() - 1, row) - self.owner.begin()
-        )
 
     cdef int _append_made(self, token_id_t token, size_t n_tokens, vector[token_id_t]& ids) except -1 nogil:
         """Appends the token; or, if it is not among the first n_tokens, what it was made of."""

@@ -8,7 +8,7 @@ from hf_scaffold.training.log import Kind
 class MergeLoop:
     def __init__(
         self,
-        symbols: NDArray[np.int32],
+        symbols: NDArray[np.int32] | NDArray[np.uint8],
         offsets: NDArray[np.int64],
         counts: NDArray[np.int64],
         tokens: list[bytes],
@@ -19,8 +19,10 @@ class MergeLoop:
         prefix_length: int = 0,
         log: bool = False,
         rare_below: int = 1,
+        ids: NDArray[np.int32] | None = None,
     ) -> None: ...
     def run(self, vocab_size: int, progress: Callable[[int], object] | None = None) -> str: ...
+    def finish(self) -> None: ...
     @property
     def tokens(self) -> list[bytes]: ...
     @property

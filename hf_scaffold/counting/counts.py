@@ -15,9 +15,9 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import PreTokenizer as StockPreTokenizer
 
-from hf_scaffold._utils.arguments import shortened
+from hf_scaffold._utils.arguments import shortened, warn, whole
 from hf_scaffold._utils.files import naming, saving
-from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
+from hf_scaffold.errors import ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.tables.files import TableFile, TableWriter, arrow_table
 from hf_scaffold.tables.parts import Parts, join_parts
 from hf_scaffold.tables.rows import Int64Array, check_rows
@@ -181,21 +181,57 @@ class PreTokenCounts(Mapping[bytes, int]):
             writer.write(rows)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "PreTokenCounts":
+    def load(cls, path: str | os.PathLike[str], *, min_count: int = 1) -> "PreTokenCounts":
         """Read a table that `save` wrote.
 
+        Args:
+            min_count: Leave out pre-tokens that occur less often, as `at_least` does, but as they are read.
         Raises:
             OSError: the file can't be opened.
             ArtifactError: the file is truncated, not such a table, of a later format version, or has a row
                 that breaks a rule of tables; names file and row.
-            ConfigurationError: pyarrow is not installed.
+            ConfigurationError: pyarrow is not installed, or no pre-token occurs min_count times.
+        Cost: memory of twice the table that is returned.
         """
+        min_count = whole("min_count", min_count, 1)
         file = TableFile(path)
-        rows = file.read()
-        try:
-            return cls(*rows, file.pre_tokenizer, file.parts)
-        except CorpusError as error:
-            raise ArtifactError(f"{path}: {error}") from None
+        rows, n_bytes_left_out = file.read(min_count)
+        return cls(*rows, file.pre_tokenizer, file.parts)._left_of(file.n_rows, n_bytes_left_out, min_count)
+
+    def at_least(self, min_count: int) -> "PreTokenCounts":
+        """The pre-tokens that occur so often, with a warning that says how much of the text the others are.
+
+        Training on them takes less time and memory, and what it learns may differ.
+
+        Raises:
+            ConfigurationError: none does.
+        Cost: memory of about the table.
+        Example:
+            >>> import warnings
+            >>> with warnings.catch_warnings(record=True) as caught:
+            ...     dict(PreTokenCounts.from_mapping({"the": 9, " cat": 2}).at_least(3))
+            {b'the': 9}
+            >>> print(caught[0].message)
+            left out 1 of 2 distinct pre-tokens, those below min_count 3: 22.86 % of the text
+        """
+        kept = self.counts >= whole("min_count", min_count, 1)
+        lengths = np.diff(self.offsets)
+        data = np.frombuffer(self.data, np.uint8)[np.repeat(kept, lengths)].tobytes()
+        offsets = np.concatenate([[0], np.cumsum(lengths[kept])])
+        found = PreTokenCounts(data, offsets, self.counts[kept], self.pre_tokenizer, self.parts)
+        return found._left_of(len(self), exact_sum(self.counts[~kept], lengths[~kept]), min_count)
+
+    def _left_of(self, n_rows: int, n_bytes_left_out: int, min_count: int) -> "PreTokenCounts":
+        """This table, with a warning if rarer pre-tokens of a table of n_rows are not in it."""
+        if n_rows and not len(self):
+            raise ConfigurationError(f"no pre-token occurs {min_count:,} times; lower min_count")
+        if n_bytes_left_out:
+            share = n_bytes_left_out / (n_bytes_left_out + self.n_bytes)
+            warn(
+                f"left out {n_rows - len(self):,} of {n_rows:,} distinct pre-tokens, those below "
+                f"min_count {min_count:,}: {100 * share:.2f} % of the text"
+            )
+        return self
 
     def __len__(self) -> int:
         return len(self.counts)

@@ -288,18 +288,14 @@ def _symbols(
     become the unk_token or tokens of bytes.
     """
     characters = Characters.of(corpus, model.affixes)
-    keys = characters.codes if characters.places is None else 4 * characters.codes + characters.places
     unknown = number.get(model.settings["unk_token"] or "", -1)
     bytes_stand_in = model.settings["byte_fallback"] and number.keys() >= set(BYTE_TOKENS)
-    table = np.full(int(keys.max(initial=0)) + 1, _GONE, np.int32)
-    for key in np.flatnonzero(np.bincount(keys)).tolist():
-        if characters.places is None:
-            symbol = chr(key)
-        else:
-            symbol = model.affixes.mark(chr(key // 4), key & 2 > 0, key & 1 > 0)
-        otherwise = _BREAK if bytes_stand_in or unknown >= 0 else _GONE
-        table[key] = number.get(symbol, otherwise)
-    symbols = table[keys]
+    otherwise = _BREAK if bytes_stand_in or unknown >= 0 else _GONE
+    keys = characters.occurring_keys
+    table = np.full(max(keys, default=0) + 1, _GONE, np.int32)
+    for key in keys:
+        table[key] = number.get(characters.symbol(key), otherwise)
+    symbols = table[characters.keys]
     rows = np.repeat(np.arange(len(corpus)), np.diff(characters.offsets))
     if model.wholes:
         whole = [row for row, pretoken in enumerate(corpus) if pretoken in model.wholes]

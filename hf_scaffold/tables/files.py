@@ -9,6 +9,7 @@ import numpy as np
 from hf_scaffold.errors import ArtifactError, CorpusError
 from hf_scaffold.tables.parts import Parts, parts_from_json, parts_to_json
 from hf_scaffold.tables.rows import Rows, check_rows
+from hf_scaffold.tables.sums import exact_sum
 from hf_scaffold.text.files import import_extra
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
 
@@ -19,6 +20,7 @@ PARTS_KEY = b"hf_scaffold.parts"
 
 ROWS_PER_GROUP = 1 << 18  # how a table is grouped decides its bytes, so this is part of the format
 _BUFFER = 1 << 16  # bytes read from a file at a time
+_ROWS_READ = 1 << 16  # at a time
 
 
 class TableWriter:
@@ -90,19 +92,26 @@ class TableFile:
         self.parts = _parts(path, metadata)
         _check_columns(path, schema)
 
-    def read(self) -> Rows:
-        """All rows, not checked yet but for nulls.
+    def read(self, min_count: int = 1) -> tuple[Rows, int]:
+        """The rows of that count or more, and the bytes of text that the others stand for.
 
         Raises:
-            OSError: the file can't be opened.
-            ArtifactError: it is damaged, or has a null.
+            As `batches`.
         """
-        with open(self.path, "rb") as stream:
-            try:
-                table = self._parquet.read_table(stream, columns=["pretoken", "count"])
-            except (self._arrow.ArrowException, OSError) as error:
-                raise self._damaged(error) from error
-        return self._rows_of(table, 0)
+        data, lengths, counts, n_bytes_left_out = [], [], [], 0
+        for table in self.batches(_ROWS_READ):
+            if min_count > 1:
+                _, offsets, values = self._rows_of(table, 0)
+                kept = values >= min_count
+                n_bytes_left_out += exact_sum(values[~kept], np.diff(offsets)[~kept])
+                table = table.filter(kept)
+            joined, offsets, values = self._rows_of(table, 0)
+            data.append(joined)
+            lengths.append(np.diff(offsets))
+            counts.append(values.copy())  # which keeps none of Arrow's memory
+        offsets = np.zeros(sum(map(len, counts)) + 1, np.int64)
+        np.cumsum(np.concatenate([offsets[:0], *lengths]), out=offsets[1:])
+        return (b"".join(data), offsets, np.concatenate([offsets[:0], *counts])), n_bytes_left_out
 
     def batches(self, n_rows: int) -> Iterator[Any]:
         """The rows in order, as Arrow tables of at most n_rows; each is checked.

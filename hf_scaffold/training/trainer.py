@@ -66,9 +66,9 @@ def train(
             go with the alphabet of the counts.
         CountOverflowError: a character occurs more than 2**63 - 1 times.
         TypeError: an argument of another type, such as a path in place of counts, or of an unknown name.
-    Cost: memory of about 20 bytes a symbol of the distinct pre-tokens and 80 a distinct pair; releases the
-        GIL. Where a pre-token begins with continuing_subword_prefix or has end_of_word_suffix inside, so that
-        different symbols spell the same token, it takes about half as long again and a fifth more memory.
+    Cost: memory of 10 to 13 bytes a symbol of the distinct pre-tokens, 12 a pre-token and 80 a pair; releases
+        the GIL. Where a pre-token begins with continuing_subword_prefix or has end_of_word_suffix inside, so
+        that different symbols spell the same token, it takes up to three or four times as long and as much.
     Example:
         >>> import hf_scaffold as hs
         >>> counts = hs.PreTokenCounts.from_mapping({"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5})
@@ -125,6 +125,8 @@ def _train(counts: PreTokenCounts, sizes: list[int], settings: TrainingSettings)
     with progress_shown(settings.show_progress, "Training", " tokens") as report:
         for size in sorted(set(sizes)):
             outcome = loop.run(size, report and (lambda done: report(done, max(sizes))))
+            if size == max(sizes):
+                loop.finish()
             with no_garbage_collection():
                 artifact, frequencies = _artifact(loop, outcome, counts, replace(settings, vocab_size=size))
                 artifacts[size] = artifact.with_raw_agreement(counts, frequencies, loop if encodes else None)
@@ -172,11 +174,11 @@ def _merge_loop(
         corpus = corpus.limited_to(characters)
     specials, byte_tokens = settings.all_special_tokens, BYTE_TOKENS if settings.byte_fallback else ()
     not_merged = [*specials, *byte_tokens]
-    alphabet, symbols = corpus.symbols(characters, first_id=len(not_merged))
+    alphabet, ids = corpus.alphabet(characters, first_id=len(not_merged))
     _check_fixed_tokens(specials, [*byte_tokens, *alphabet], min(sizes))
     kind = AmbiguousMergeLoop if corpus.spell_affixes() else MergeLoop
     loop = kind(
-        symbols,
+        corpus.keys,
         corpus.offsets,
         counts.counts,
         tokens=[token.encode() for token in [*not_merged, *alphabet]],
@@ -187,6 +189,7 @@ def _merge_loop(
         scaffold=settings.scaffold,
         log=settings.log,
         rare_below=_hardly_reached(counts, max(sizes) - len(not_merged) - len(alphabet)),
+        ids=ids,
     )
     return loop, is_whole and kind is MergeLoop
 

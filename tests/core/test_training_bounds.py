@@ -20,6 +20,7 @@ GIVEN = {
     "scaffold": True,
     "prefix_length": 2,
 }
+IDS = np.arange(3, dtype=np.int32)
 WRONG = {
     "symbol beyond": ({"symbols": np.array([0, 1, 3, 2], np.int32)}, "symbol 2 is 3; the tokens are 0 to 2"),
     "symbol below": ({"symbols": np.array([0, -1, 1, 2], np.int32)}, "symbol 1 is -1"),
@@ -37,6 +38,11 @@ WRONG = {
     "max_token_length": ({"max_token_length": 2**40}, "max_token_length is 1099511627776"),
     "n_special": ({"n_special": 4}, "n_special is 4; it must be from 0 to 3"),
     "prefix_length": ({"prefix_length": -1}, "prefix_length is -1"),
+    "code beyond": ({"ids": np.array([0, 1], np.int32)}, "symbol 3 is -1"),
+    "code of no token": ({"ids": np.array([0, 3, 2], np.int32)}, "symbol 1 is 3"),
+    "code below": ({"symbols": np.array([0, -1, 1, 2], np.int32), "ids": IDS}, "symbol 1 is -1"),
+    "symbols of other width": ({"symbols": np.array([0, 1, 1, 2], np.int16)}, "Buffer dtype mismatch"),
+    "signed bytes": ({"symbols": np.array([0, 1, 1, 2], np.int8)}, "Buffer dtype mismatch"),
 }
 
 
@@ -55,6 +61,35 @@ def test_loops_take_what_is_right():
         loop.run(-1)
     with pytest.raises(ValueError, match="vocab_size is 18446744073709551616"):
         loop.run(2**64)
+
+
+@pytest.mark.parametrize("kind", [MergeLoop, AmbiguousMergeLoop])
+def test_symbols_may_be_given_as_bytes_and_by_their_place_in_a_table(kind):
+    def result(**changed):
+        loop = kind(**{**GIVEN, **changed})
+        return loop.run(5), loop.merges, loop.frequencies
+
+    expected = result()
+    assert result(symbols=np.array([0, 1, 1, 2], np.uint8)) == expected
+    for dtype in (np.uint8, np.int32):
+        table = np.array([9, 2, 9, 1, 0], np.int32)
+        assert result(symbols=np.array([4, 3, 3, 1], dtype), ids=table) == expected
+
+
+@pytest.mark.parametrize("kind", [MergeLoop, AmbiguousMergeLoop])
+def test_a_loop_that_has_finished_keeps_its_results(kind):
+    loop, same = kind(**GIVEN), kind(**GIVEN)
+    for each in (loop, same):
+        each.run(4)
+    loop.finish()
+    loop.finish()
+    assert (loop.tokens, loop.merges, loop.scaffolds) == (same.tokens, same.merges, same.scaffolds)
+    assert loop.frequencies == same.frequencies
+    assert loop.run(4) == "vocab_size"
+    with pytest.raises(RuntimeError, match="has finished; make another"):
+        loop.run(5)
+    with pytest.raises(RuntimeError, match="has finished"):
+        _ = loop.head_frequency
 
 
 def test_what_the_cells_encode():
@@ -81,11 +116,26 @@ def test_what_the_cells_encode():
             assert [x.tolist() for x in np.split(ids, ends[1:-1])][: len(wanted)] == [
                 expected[row] for row in wanted
             ]
+    loop.finish()
+    assert loop.encoded(np.array([3]))[0].tolist() == [abc]
     for row in (-1, 4, 2**62):
         with pytest.raises(ValueError, match=f"there is no pre-token {row}; there are 4"):
             loop.encoded(np.array([0, row]))
     with pytest.raises(ValueError, match="n_merges is -1"):
         loop.encoded(np.array([0]), -1)
+
+
+def test_cells_of_any_pretoken_are_found():
+    """Of 1 to 40 symbols, so that they begin anywhere in a cache line."""
+    rows = [[row % 3] * (1 + row * 7 % 40) for row in range(200)]
+    loop = MergeLoop(
+        np.concatenate(rows).astype(np.int32), np.cumsum([0, *map(len, rows)]), np.arange(1, 201),
+        [b"a", b"b", b"c"], 0, 0, 0, True,
+    )  # fmt: skip
+    for row, expected in enumerate(rows):
+        assert loop.encoded(np.array([row]), 0)[0].tolist() == expected
+    sizes = [(row[0], count * len(row)) for count, row in enumerate(rows, 1)]
+    assert loop.frequencies == [sum(size for of, size in sizes if of == letter) for letter in range(3)]
 
 
 def test_ambiguous_cells_are_no_encoding():

@@ -9,10 +9,12 @@ import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import warnings
 from collections import Counter
-from functools import reduce
+from fractions import Fraction
+from functools import partial, reduce
 from pathlib import Path
 
 import datasets
@@ -30,6 +32,7 @@ from hf_scaffold._core.counter import PretokenCounter, last_cut
 from hf_scaffold.counting.counting import count
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
+from hf_scaffold.tables import files
 from hf_scaffold.text.corpus import iter_documents
 from hf_scaffold.text.files import import_zstd
 from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
@@ -583,6 +586,60 @@ def test_truncated_and_missing_files(tmp_path):
             PreTokenCounts.load(path)
     with pytest.raises(FileNotFoundError, match=r"nowhere\.parquet"):
         PreTokenCounts.load(tmp_path / "nowhere.parquet")
+
+
+def test_tables_are_read_some_rows_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_ROWS_READ", 3)
+    table = PreTokenCounts.from_mapping({f"word {i:03}": i + 1 for i in range(10)})
+    table.save(tmp_path / "table.parquet")
+    assert PreTokenCounts.load(tmp_path / "table.parquet") == table
+    path = tmp_path / "bad.parquet"
+    for last, problem in ((b"c", "appears twice"), (b"b", "is not sorted: it follows b'c'")):
+        write_table(path, pretoken=pretokens(b"a", b"b", b"c", last), count=[1] * 4)
+        with pytest.raises(ArtifactError, match=rf"bad\.parquet: row 3: pre-token {last!r} {problem}"):
+            PreTokenCounts.load(path)
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=3), st.integers(1, 2**62), min_size=1), st.data())
+@settings(max_examples=50, deadline=None)
+def test_rare_pretokens_may_be_left_out(mapping, data):
+    table = PreTokenCounts.from_mapping(mapping)
+    min_count = data.draw(st.sampled_from([1, *table.counts.tolist(), max(mapping.values()) + 1]))
+    kept = {text.encode(): n for text, n in mapping.items() if n >= min_count}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "table.parquet")
+        table.save(path)
+        for leave_out in (
+            partial(PreTokenCounts.load, path, min_count=min_count),
+            lambda: table.at_least(min_count),
+        ):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                if not kept:
+                    with pytest.raises(ConfigurationError, match="lower min_count"):
+                        leave_out()
+                    continue
+                found = leave_out()
+            assert found == PreTokenCounts.from_mapping(kept)
+            if len(kept) == len(mapping):
+                assert not caught
+                continue
+            [warning] = caught
+            share = Fraction(table.n_bytes - found.n_bytes, table.n_bytes)
+            assert str(warning.message) == (
+                f"left out {len(table) - len(kept):,} of {len(table):,} distinct pre-tokens, those below "
+                f"min_count {min_count:,}: {100 * float(share):.2f} % of the text"
+            )
+            assert warning.filename == __file__
+
+
+def test_rows_that_are_left_out_are_checked_too(tmp_path):
+    path = write_table(tmp_path / "bad.parquet", pretoken=pretokens(b"a", b"b"), count=[0, 9])
+    with pytest.raises(ArtifactError, match="row 0: pre-token b'a' has count 0"):
+        PreTokenCounts.load(path, min_count=5)
+    for value, error in ((0, ConfigurationError), (1.5, TypeError)):
+        with pytest.raises(error, match="min_count"):
+            PreTokenCounts.load(path, min_count=value)
 
 
 def test_repr_tells_size_and_pre_tokenizer():

@@ -16,6 +16,7 @@ from transformers import AutoTokenizer, LlamaTokenizer, PreTrainedTokenizerFast
 import hf_scaffold as hs
 from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop
 from hf_scaffold.cli import commands, workflow
+from hf_scaffold.counting import characters
 from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.text.symbols import Affixes
 from hf_scaffold.tokenizer.building import artifact_of
@@ -173,6 +174,30 @@ def test_the_loop_for_ambiguous_symbols_counts_exactly(run):
     frequencies = oracle.token_frequencies(reference.sequences)
     assert [token.decode() for token in loop.tokens] == reference.expanded
     assert loop.frequencies == [frequencies[token] for token in reference.expanded]
+
+
+def test_tables_are_read_some_rows_at_a_time(monkeypatch):
+    """The same, wherever one part of the pre-tokens ends and the next begins."""
+    counts = hs.PreTokenCounts.from_mapping(
+        {"größe": 9, "naïve": 7, "我們": 5, "ab": 4, "b": 3, "ça": 2, "zz": 1}, alphabet="chars"
+    )
+    settings = [
+        {},
+        {"limit_alphabet": 6, "unk_token": "?"},
+        {"end_of_word_suffix": "</w>", "limit_alphabet": 9},
+    ]
+
+    def results():
+        trained = [hs.train(counts, 60, **options) for options in settings]
+        return [(bpe.merges, bpe.vocab) for bpe in trained]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = results()
+        for n in (1, 2, 3):
+            monkeypatch.setattr(characters, "_ROWS_AT_ONCE", n)
+            monkeypatch.setattr(characters, "_CODES_AT_ONCE", n)
+            assert results() == expected
 
 
 def test_pairs_of_ambiguous_symbols_are_indexed_however_rare(english_text):
