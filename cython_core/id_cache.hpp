@@ -1,7 +1,7 @@
 // From the bytes of a pre-token to its ids: a lock-free hash table that threads read and fill at the same time.
 //
-// Open addressing with linear probing over 32-byte slots. A pre-token of up to 15 bytes with up to 3 ids is stored in
-// its slot, so looking it up reads one cache line; the slots of others point to a block each. A slot goes from empty
+// Open addressing with linear probing over 32-byte slots. A pre-token of up to 15 bytes with up to 3 ids, or 8 small ones,
+// is stored in its slot, so looking it up reads one cache line; the slots of others point to a block each. A slot goes from empty
 // through busy to full once, then never changes. Readers of a warm cache write nothing, so cores share its lines.
 //
 // A fork leaves no lock taken: a slot that another thread was filling then stays busy in the child, which skips it.
@@ -10,10 +10,11 @@
 // and once it is large, and for long pre-tokens from the start, it takes only what is met a second time.
 //
 // A cache is full when three quarters of its slots are taken, or when there is no room for a block. The largest then has
-// 64 MiB.
+// 128 MiB.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -72,7 +73,7 @@ public:
         std::size_t i = 0;
         for (; i < n; ++i) {
             const Slot& home = slots_[keys[i].home];
-            if (home.is_of(keys[i]) && home.copy_inline_ids(next)) continue;  // nearly all
+            if (home.is_of(keys[i]) && (home.copy_inlined(next) || home.copy_packed(next))) continue;  // nearly all
             const Slot* slot = slot_of(keys[i], bounds[i]);
             if (slot == nullptr) break;
             slot->copy_ids(next);
@@ -94,21 +95,16 @@ public:
     void add(
         const byte_t* bytes, std::size_t length, const Key& key, const token_id_t* ids, std::size_t n, Share& share) {
         if (length > LONGEST || n > length || is_full() || !is_welcome(key, length)) return;
-        std::uint64_t values[2];
-        token_id_t* block = nullptr;
-        if (n <= INLINE_IDS && length <= INLINE) {
-            token_id_t inlined[4] = {0, 0, 0, static_cast<token_id_t>(n)};
-            std::copy_n(ids, n, inlined);
-            std::memcpy(values, inlined, sizeof values);
-        } else {
-            const std::size_t size = 1 + n + (length + sizeof(token_id_t) - 1) / sizeof(token_id_t);
-            block = new_block(size, share);
+        Values values;
+        if (length > INLINE || !(inlined(ids, n, values) || packed(ids, n, values))) {
+            const std::size_t n_bytes = length <= INLINE ? 0 : length;
+            const std::size_t size = 1 + n + (n_bytes + sizeof(token_id_t) - 1) / sizeof(token_id_t);
+            token_id_t* const block = new_block(size, share);
             if (block == nullptr) return;
             block[0] = static_cast<token_id_t>(n);
             std::copy_n(ids, n, block + 1);
-            std::memcpy(block + 1 + n, bytes, length);
-            values[0] = reinterpret_cast<std::uintptr_t>(block);
-            values[1] = BLOCK << 32;
+            std::memcpy(block + 1 + n, bytes, n_bytes);
+            values = {reinterpret_cast<std::uintptr_t>(block), BLOCK << 60};
         }
         put(key, values);
         if (++share.n_uncounted == MOST_UNCOUNTED) count(share);
@@ -153,17 +149,17 @@ public:
 
 private:
     static constexpr std::size_t FIRST_SLOTS = std::size_t{1} << 14;  // half a MB
-    static constexpr std::size_t LAST_SLOTS = std::size_t{1} << 20;   // 32 MB
+    static constexpr std::size_t LAST_SLOTS = std::size_t{1} << 21;   // 64 MB
     static constexpr std::size_t LARGEST_SHARE = 1024;                // ids
     static constexpr std::size_t MOST_UNCOUNTED = 8;  // by each of 256 threads: an eighth of FIRST_SLOTS
     static constexpr std::size_t most_of(std::size_t n_slots) { return n_slots / 4 * 3; }
-    static constexpr std::size_t MOST_BYTES = (std::size_t{1} << 25) - Door::N_BYTES;  // of slabs
+    static constexpr std::size_t MOST_BYTES = (std::size_t{1} << 26) - Door::N_BYTES;  // of slabs
     // Pre-tokens that are kept the first time they are met, of up to so many bytes.
-    static constexpr std::size_t MOST_AT_ONCE = LAST_SLOTS / 2, LONGEST_AT_ONCE = 512;
+    static constexpr std::size_t MOST_AT_ONCE = LAST_SLOTS / 8 * 5, LONGEST_AT_ONCE = 512;
     static constexpr std::size_t INLINE = 15;
-    static constexpr std::size_t INLINE_IDS = 3;
-    static constexpr std::uint64_t LONG = 0xFF;   // in the top byte of `high`, with the length in its low bits
-    static constexpr std::uint64_t BLOCK = 0xFF;  // in place of the number of ids
+    static constexpr std::size_t INLINE_IDS = 3, PACKED_IDS = 8;
+    static constexpr std::uint64_t LONG = 0xFF;  // in the top byte of `high`, with the length in its low bits
+    static constexpr std::uint64_t BLOCK = 0xF;  // in place of the number of ids
     // Values of `high` that no key has, whose top byte is never 0.
     static constexpr std::uint64_t EMPTY = 0;
     static constexpr std::uint64_t BUSY = 1;
@@ -171,20 +167,20 @@ private:
     struct Slot {
         std::atomic<std::uint64_t> low;        // bytes 0 to 7; the hash of a long pre-token
         std::atomic<std::uint64_t> high;       // bytes 8 to 14 and the length
-        std::atomic<std::uint64_t> values[2];  // up to three ids and their number; or a block's address, and BLOCK
+        std::atomic<std::uint64_t> values[2];  // see Values
 
         bool is_of(const Key& key) const {
             return high.load(std::memory_order_acquire) == key.high && low.load(std::memory_order_relaxed) == key.low;
         }
 
-        // The block: the number of ids, the ids, the pre-token's bytes. Null if there is none.
+        // The block: the number of ids, the ids, the bytes of a long pre-token. Null if there is none.
         const token_id_t* block() const {
-            if (high.load(std::memory_order_acquire) <= BUSY || values[1] >> 32 != BLOCK) return nullptr;
+            if (high.load(std::memory_order_acquire) <= BUSY || values[1] >> 60 != BLOCK) return nullptr;
             return reinterpret_cast<const token_id_t*>(values[0].load(std::memory_order_relaxed));
         }
 
-        // Writes the ids to `out` and moves it past them; false if they are in a block.
-        bool copy_inline_ids(token_id_t*& out) const {
+        // Each writes the ids to `out` and moves it past them; false if they are stored in another way.
+        bool copy_inlined(token_id_t*& out) const {
             const std::uint64_t words[2] = {
                 values[0].load(std::memory_order_relaxed), values[1].load(std::memory_order_relaxed)};
             const std::uint64_t n = words[1] >> 32;
@@ -194,12 +190,51 @@ private:
             return true;
         }
 
+        bool copy_packed(token_id_t*& out) const {
+            const std::uint64_t first = values[0].load(std::memory_order_relaxed);
+            const std::uint64_t second = values[1].load(std::memory_order_relaxed);
+            const std::uint64_t n = second >> 60;
+            if (n > PACKED_IDS) return false;
+            const unsigned half = static_cast<unsigned>(n + 1) / 2, n_bits = 60 / half;
+            const std::uint64_t mask = (std::uint64_t{1} << n_bits) - 1;
+            for (unsigned i = 0; i < half; ++i) {
+                out[i] = static_cast<token_id_t>(first >> i * n_bits & mask);
+                out[half + i] = static_cast<token_id_t>(second >> i * n_bits & mask);
+            }
+            out += n;
+            return true;
+        }
+
         void copy_ids(token_id_t*& out) const {
-            if (copy_inline_ids(out)) return;
+            if (copy_inlined(out) || copy_packed(out)) return;
             const token_id_t* ids = block();
             out = std::copy_n(ids + 1, ids[0], out);
         }
     };
+
+    // Of a slot. The highest four bits of the second tell what the others hold: 0, up to three ids and their number, 32
+    // bits each; from 4 to 8, so many ids, half of them in either word, in 30, 20 or 15 bits each; BLOCK, an address.
+    using Values = std::array<std::uint64_t, 2>;
+
+    static bool inlined(const token_id_t* ids, std::size_t n, Values& values) {
+        if (n > INLINE_IDS) return false;
+        token_id_t all[4] = {0, 0, 0, static_cast<token_id_t>(n)};
+        std::copy_n(ids, n, all);
+        std::memcpy(values.data(), all, sizeof all);
+        return true;
+    }
+
+    static bool packed(const token_id_t* ids, std::size_t n, Values& values) {
+        if (n > PACKED_IDS) return false;
+        const unsigned half = static_cast<unsigned>(n + 1) / 2, n_bits = 60 / half;
+        values = {0, static_cast<std::uint64_t>(n) << 60};
+        for (unsigned i = 0; i < n; ++i) {
+            const auto id = static_cast<std::uint64_t>(ids[i]);
+            if (id >> n_bits != 0) return false;
+            values[i >= half] |= id << (i >= half ? i - half : i) * n_bits;
+        }
+        return true;
+    }
 
     // What a cache hands on to its larger successor.
     struct Estate {
@@ -240,7 +275,7 @@ private:
         return block;
     }
 
-    void put(const Key& key, const std::uint64_t (&values)[2]) {
+    void put(const Key& key, const Values& values) {
         for (std::size_t i = key.home;; i = (i + 1) & (n_slots_ - 1)) {
             Slot& slot = slots_[i];
             std::uint64_t high = slot.high.load(std::memory_order_acquire);

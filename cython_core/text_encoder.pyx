@@ -328,7 +328,7 @@ def check_splitting(splitting not None):
 cdef class TextEncoder:
     """Token ids of text that is split: BPE over all rules, then replacement of tokens.
 
-    Calls may run concurrently, and share a cache from pre-tokens to ids. It takes at most 64 MiB, whatever the texts;
+    Calls may run concurrently, and share a cache from pre-tokens to ids. It takes at most 128 MiB, whatever the texts;
     twice that while calls still use its predecessor.
 
     Args:

@@ -53,7 +53,7 @@ from hf_scaffold.text.pre_tokenizers import PRESETS
 torch = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
 
 # The largest a cache gets, and what threads may add to it meanwhile.
-MOST_CACHED = (3 << 18) + 64
+MOST_CACHED = (3 << 19) + 64
 
 EVERYTHING = {
     "return_token_type_ids": True,
@@ -696,7 +696,7 @@ def test_a_full_cache_makes_room_and_gives_no_wrong_ids():
     rules = np.array([(ord("a"), ord("b"), 256), (256, ord("c"), 257), (257, ord("d"), 258)], np.int32)
     encoder = TextEncoder("gpt2", np.arange(256, dtype=np.int32), rules, {257: [256, ord("c")]})
     none = AddedTokenFinder([])
-    letters = "abcdefghij"
+    letters = "abcdefghijk"
     words = ["".join(word) for n in range(1, 7) for word in itertools.product(letters, repeat=n)]
     random.Random(0).shuffle(words)
 
