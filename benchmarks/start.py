@@ -1,14 +1,11 @@
 """What comes before any throughput: importing and loading, and the share of each part in one short call.
 
-    python benchmarks/start.py my-tokenizer [--rounds 20]
+    python benchmarks/start.py my-tokenizer
 
 Each start is a new process: `import hf_scaffold`, `hf_scaffold.Encoder`, `from_pretrained`; Python's own
 start does not count. Times are CPU time, of starts the median and the lowest, of calls the lowest.
 """
 
-from __future__ import annotations
-
-import argparse
 import os
 import statistics
 import subprocess
@@ -17,7 +14,10 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Annotated
 from unittest import mock
+
+import typer
 
 sys.path.insert(0, str(Path(__file__).parent))  # PYTHONSAFEPATH leaves it out
 
@@ -85,19 +85,20 @@ def shares(folder: str) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("folder")
-    parser.add_argument("--rounds", type=int, default=20)
-    arguments = parser.parse_args()
-    columns = zip(*starts(arguments.folder, arguments.rounds), strict=True)
+def main(
+    tokenizer: Annotated[Path, typer.Argument(help="A saved tokenizer.")],
+    rounds: Annotated[int, typer.Option(min=1)] = 20,
+) -> None:
+    """Print the ms of starts and the µs of a call."""
+    folder = str(tokenizer)
+    columns = zip(*starts(folder, rounds), strict=True)
     print("| start | ms | best |\n|---|---|---|")
     for name, times in zip(("import", "module of Encoder", "load", "all"), columns, strict=True):
         print(f"| {name} | {statistics.median(times):.1f} | {min(times):.1f} |")
     print(f"\n| `tok({SENTENCE!r})` | µs |\n|---|---|")
-    for name, each in shares(arguments.folder).items():
+    for name, each in shares(folder).items():
         print(f"| {name} | {each:.1f} |")
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)
