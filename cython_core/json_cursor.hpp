@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "simd.hpp"
 #include "utf8.hpp"
@@ -19,11 +20,19 @@ namespace hf_scaffold {
 // Python's reader, which takes all there is and names what is wrong.
 struct Unusual {};
 
-// A position in a document, which is valid UTF-8 and outlives it. Strings with escapes are kept in `unescaped`.
+// A position in a document, or in several of one line each. They outlive it, and are valid UTF-8, which it doesn't check;
+// it only tells whether they are ASCII. Strings with escapes are kept in `unescaped`.
 class JsonCursor {
 public:
-    JsonCursor(std::string_view document, std::deque<std::string>& unescaped)
-        : at_(document.data()), end_(at_ + document.size()), unescaped_(unescaped) {}
+    enum Documents : bool { ONE, ONE_A_LINE };
+
+    JsonCursor(std::string_view text, std::deque<std::string>& unescaped, Documents documents = ONE)
+        : at_(text.data()), end_(at_ + text.size()), unescaped_(unescaped), documents_(documents) {}
+
+    const char* at() const { return at_; }
+
+    // Whether all strings since the last call may have had other characters than ASCII; if not, nothing else had.
+    bool take_is_beyond_ascii() { return std::exchange(beyond_ascii_, Bytes16::all(0)).bits() != 0; }
 
     // Calls entry(key) for each, which has to read the value.
     template <class Entry>
@@ -58,7 +67,7 @@ public:
     std::string_view string() {
         expect('"');
         const char* begin = at_;
-        pass_plain();
+        pass_plain([](const char*, std::size_t) {});
         if (at_ != end_ && *at_ == '"') return {begin, static_cast<std::size_t>(at_++ - begin)};
         return unescape(begin);
     }
@@ -68,8 +77,8 @@ public:
         expect('"');
         while (true) {
             const char* begin = at_;
-            at_ = end_of_plain(begin, end_, [&](const char* some) { std::memcpy(out + (some - begin), some, SPARE); });
-            for (out += at_ - begin; at_ != end_ && is_plain(*at_);) *out++ = *at_++;
+            pass_plain([&](const char* some, std::size_t n) { std::memcpy(out + (some - begin), some, n); });
+            out += at_ - begin;
             if (at_ != end_ && *at_ == '"') break;
             escape([&](std::uint32_t code) { out = put_utf8(code, out); });
         }
@@ -82,7 +91,7 @@ public:
     void pass_string() {
         expect('"');
         while (true) {
-            pass_plain();
+            pass_plain([](const char*, std::size_t) {});
             if (at_ != end_ && *at_ == '"') break;
             escape([](std::uint32_t) {});
         }
@@ -156,10 +165,13 @@ public:
         }
     }
 
-    // Nothing may come any more.
+    // Whether nothing comes any more, on the line where each is a document.
+    bool is_at_end() { return next() == '\0' ? at_ == end_ : *at_ == '\n'; }
+
+    // Goes past the end of the document, which must be there.
     void end() {
-        next();
-        if (at_ != end_) throw Unusual{};
+        if (!is_at_end()) throw Unusual{};
+        if (at_ != end_) ++at_;
     }
 
     // The first character of what comes; 0 at the end.
@@ -171,10 +183,10 @@ public:
 private:
     static bool is_plain(char c) { return c != '"' && c != '\\' && static_cast<byte_t>(c) >= 0x20; }
 
-    static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+    bool is_space(char c) const { return c == ' ' || c == '\r' || c == '\t' || (c == '\n' && documents_ == ONE); }
 
     void pass_spaces() {
-        for (; end_ - at_ >= 16; at_ += 16) {
+        for (; documents_ == ONE && end_ - at_ >= 16; at_ += 16) {
             const Bytes16 some = Bytes16::load(at_);
             const Bytes16 spaces = some.equal(' ') | some.equal('\n') | some.equal('\r') | some.equal('\t');
             const unsigned others = spaces.bits() ^ 0xFFFF;
@@ -196,22 +208,22 @@ private:
         return !is_last;
     }
 
-    // From `at` up to a multiple of 16 bytes of plain characters, and to the first that isn't, if that is found among
-    // the next 16; seen(some) is called for each 16 bytes looked at.
+    // Goes to the first character of a string that isn't plain; seen(some, n) is called for each n bytes looked at.
     template <class Seen>
-    static const char* end_of_plain(const char* at, const char* end, Seen seen) {
-        for (; end - at >= 16; at += 16) {
-            const Bytes16 some = Bytes16::load(at);
-            seen(at);
+    void pass_plain(Seen seen) {
+        for (; end_ - at_ >= 16; at_ += 16) {
+            const Bytes16 some = Bytes16::load(at_);
+            seen(at_, 16);
+            beyond_ascii_ = beyond_ascii_ | some;
             const unsigned found = (some.equal('"') | some.equal('\\') | some.in_range(0, 0x20)).bits();
-            if (found != 0) return at + trailing_zeros(found);
+            if (found == 0) continue;
+            at_ += trailing_zeros(found);
+            return;
         }
-        return at;
-    }
-
-    void pass_plain() {
-        at_ = end_of_plain(at_, end_, [](const char*) {});
-        while (at_ != end_ && is_plain(*at_)) ++at_;
+        for (; at_ != end_ && is_plain(*at_); ++at_) {
+            seen(at_, 1);
+            if (static_cast<byte_t>(*at_) >= 0x80) beyond_ascii_ = Bytes16::all(0x80);
+        }
     }
 
     void check_number() {
@@ -260,18 +272,15 @@ private:
     // Calls put(code point).
     template <class Put>
     void escape(Put put) {
-        if (at_ == end_ || *at_++ != '\\' || at_ == end_) throw Unusual{};
-        switch (const char c = *at_++) {
-            case '"':
-            case '\\':
-            case '/': put(static_cast<std::uint32_t>(c)); break;
-            case 'b': put('\b'); break;
-            case 'f': put('\f'); break;
-            case 'n': put('\n'); break;
-            case 'r': put('\r'); break;
-            case 't': put('\t'); break;
-            case 'u': put(code_point()); break;
-            default: throw Unusual{};
+        if (end_ - at_ < 2 || *at_ != '\\') throw Unusual{};
+        const char kind = at_[1];
+        at_ += 2;
+        if (kind == 'u') {
+            put(code_point());
+        } else {
+            const char meant = ESCAPES.meant[static_cast<byte_t>(kind)];
+            if (meant == 0) throw Unusual{};
+            put(static_cast<std::uint32_t>(meant));
         }
     }
 
@@ -287,27 +296,54 @@ private:
 
     std::uint32_t code_unit() {
         if (end_ - at_ < 4) throw Unusual{};
-        std::uint32_t unit = 0;
-        for (int i = 0; i < 4; ++i) {
-            const char c = *at_++;
-            const bool is_digit = c >= '0' && c <= '9';
-            const char letter = static_cast<char>(c | 0x20);
-            if (!is_digit && !(letter >= 'a' && letter <= 'f')) throw Unusual{};
-            unit = unit << 4 | static_cast<std::uint32_t>(is_digit ? c - '0' : letter - 'a' + 10);
-        }
+        const auto digit = [this](int i) {
+            return static_cast<std::uint32_t>(ESCAPES.digits[static_cast<byte_t>(at_[i])]);
+        };
+        const std::uint32_t unit = digit(0) << 12 | digit(1) << 8 | digit(2) << 4 | digit(3);
+        if (unit > 0xFFFF) throw Unusual{};  // one is none, -1
+        at_ += 4;
         return unit;
     }
 
     static char* put_utf8(std::uint32_t code, char* out) {
+        const auto tail = [code](int shift) { return static_cast<char>(0x80 | (code >> shift & 0x3F)); };
         if (code < 0x80) {
             *out++ = static_cast<char>(code);
-            return out;
+        } else if (code < 0x800) {
+            *out++ = static_cast<char>(0xC0 | code >> 6);
+            *out++ = tail(0);
+        } else if (code < 0x10000) {
+            *out++ = static_cast<char>(0xE0 | code >> 12);
+            *out++ = tail(6);
+            *out++ = tail(0);
+        } else {
+            *out++ = static_cast<char>(0xF0 | code >> 18);
+            *out++ = tail(12);
+            *out++ = tail(6);
+            *out++ = tail(0);
         }
-        const int n_more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-        *out++ = static_cast<char>((0xFF00 >> (n_more + 1) & 0xFF) | code >> 6 * n_more);
-        for (int i = n_more - 1; i >= 0; --i) *out++ = static_cast<char>(0x80 | (code >> 6 * i & 0x3F));
         return out;
     }
+
+    // By byte: what stands for it after a backslash, or 0; and its value as a hexadecimal digit, or -1. Tables, since a
+    // branch on what text has is often predicted wrongly.
+    struct Escapes {
+        char meant[256] = {};
+        std::int8_t digits[256] = {};
+
+        constexpr Escapes() {
+            for (const char c : {'"', '\\', '/'}) meant[static_cast<byte_t>(c)] = c;
+            meant['b'] = '\b';
+            meant['f'] = '\f';
+            meant['n'] = '\n';
+            meant['r'] = '\r';
+            meant['t'] = '\t';
+            for (std::int8_t& digit : digits) digit = -1;
+            for (int i = 0; i < 10; ++i) digits['0' + i] = static_cast<std::int8_t>(i);
+            for (int i = 10; i < 16; ++i) digits['a' + i - 10] = digits['A' + i - 10] = static_cast<std::int8_t>(i);
+        }
+    };
+    static const Escapes ESCAPES;
 
     // Python refuses numbers of more digits than a setting says, 640 at least.
     static constexpr std::ptrdiff_t MOST_DIGITS = 640;
@@ -315,6 +351,10 @@ private:
     const char* at_;
     const char* end_;
     std::deque<std::string>& unescaped_;
+    Documents documents_;
+    Bytes16 beyond_ascii_ = Bytes16::all(0);  // bits() is not 0 once there were such characters
 };
+
+inline constexpr JsonCursor::Escapes JsonCursor::ESCAPES{};
 
 }  // namespace hf_scaffold

@@ -30,19 +30,18 @@ class JsonLines {
 public:
     // `out` has room for `size` bytes and SPARE more.
     JsonLines(const char* data, std::size_t size, std::string_view field, char* out)
-        : at_(data), end_(data + size), field_(field), out_(out), begin_(out) {}
+        : at_(data),
+          end_(data + size),
+          field_(field),
+          out_(out),
+          begin_(out),
+          cursor_({data, size}, unescaped_, JsonCursor::ONE_A_LINE) {}
+    JsonLines(const JsonLines&) = delete;
+    JsonLines& operator=(const JsonLines&) = delete;
 
     void run(Interrupt& interrupt) {
         Steps steps(interrupt);
-        while (at_ != end_) {
-            const std::size_t left = static_cast<std::size_t>(end_ - at_);
-            const void* line_end = std::memchr(at_, '\n', left);
-            const char* stop = line_end == nullptr ? end_ : static_cast<const char*>(line_end) + 1;
-            if (!read(at_, stop)) return;
-            at_ = stop;
-            n_lines_ += 1;
-            steps.next();
-        }
+        for (; at_ != end_ && read(); ++n_lines_) steps.next();
     }
 
     const char* at() const { return at_; }
@@ -54,27 +53,26 @@ public:
 
 private:
     // Appends the line's text, if it has one that isn't empty; false if it is for Python's reader.
-    bool read(const char* line, const char* stop) {
-        const auto* bytes = reinterpret_cast<const byte_t*>(line);
-        if (!is_valid_utf8(bytes, reinterpret_cast<const byte_t*>(stop))) return false;
+    bool read() {
         unescaped_.clear();
-        JsonCursor cursor({line, static_cast<std::size_t>(stop - line)}, unescaped_);
         char* text_end = nullptr;
         try {
-            if (cursor.next() != '\0') {
-                cursor.object([&](std::string_view key) {
+            if (!cursor_.is_at_end()) {
+                cursor_.object([&](std::string_view key) {
                     if (key == field_) {
-                        text_end = cursor.string_to(out_);  // of several values the last counts
+                        text_end = cursor_.string_to(out_);  // of several values the last counts
                     } else {
-                        cursor.check();
+                        cursor_.check();
                     }
                 });
                 if (text_end == nullptr) return false;
             }
-            cursor.end();
+            cursor_.end();
         } catch (const Unusual&) {
             return false;
         }
+        if (cursor_.take_is_beyond_ascii() && !is_valid_utf8(as_bytes(at_), as_bytes(cursor_.at()))) return false;
+        at_ = cursor_.at();
         if (text_end != nullptr && text_end != out_) {
             out_ = text_end;
             ends_.push_back(out_ - begin_);
@@ -82,7 +80,9 @@ private:
         return true;
     }
 
-    const char* at_;
+    static const byte_t* as_bytes(const char* at) { return reinterpret_cast<const byte_t*>(at); }
+
+    const char* at_;  // where the next line begins
     const char* end_;
     std::string_view field_;
     char* out_;
@@ -90,6 +90,7 @@ private:
     std::size_t n_lines_ = 0;
     std::vector<std::int64_t> ends_;
     std::deque<std::string> unescaped_;
+    JsonCursor cursor_;
 };
 
 }  // namespace hf_scaffold
