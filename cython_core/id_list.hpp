@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -16,7 +18,8 @@
 
 namespace hf_scaffold {
 
-// A growable array. Large ones grow without a copy where realloc can remap pages.
+// A growable array of token_id_t or, if they are short, std::uint16_t. Large ones grow without a copy where realloc can
+// remap pages.
 class IdBuffer {
 public:
     IdBuffer() = default;
@@ -24,38 +27,60 @@ public:
     IdBuffer& operator=(const IdBuffer&) = delete;
     ~IdBuffer() { std::free(data_); }
 
-    const token_id_t* data() const { return data_; }
+    // Call it before the first ids come.
+    void make_short() { is_short_ = true; }
+
+    bool is_short() const { return is_short_; }
+    const void* data() const { return data_; }
     std::size_t size() const { return size_; }
 
+    // Throws std::overflow_error if an id has more bits than there are.
     void append(const token_id_t* ids, std::size_t n) {
         if (capacity_ - size_ < n) reserve(std::max(size_ + n, capacity_ + capacity_ / 2));
-        if (n != 0) std::memcpy(data_ + size_, ids, n * sizeof *ids);
+        if (is_short_) {
+            shorten(ids, n, static_cast<std::uint16_t*>(data_) + size_);
+        } else if (n != 0) {
+            std::memcpy(static_cast<token_id_t*>(data_) + size_, ids, n * sizeof *ids);
+        }
         size_ += n;
     }
 
     void reserve(std::size_t capacity) {
         if (capacity <= capacity_) return;
-        void* larger = std::realloc(data_, capacity * sizeof *data_);
+        void* larger = std::realloc(data_, capacity * width());
         if (larger == nullptr) throw std::bad_alloc();
-        data_ = static_cast<token_id_t*>(larger);
+        data_ = larger;
         capacity_ = capacity;
-        ask_for_huge_pages(data_, capacity * sizeof *data_);
+        ask_for_huge_pages(data_, capacity * width());
     }
 
     // Transfers ownership of the array, to be freed with std::free. Null if there are no ids.
-    token_id_t* release() {
+    void* release() {
         if (size_ == 0) return nullptr;
-        void* trimmed = std::realloc(data_, size_ * sizeof *data_);
-        token_id_t* data = trimmed ? static_cast<token_id_t*>(trimmed) : data_;
+        void* const trimmed = std::realloc(data_, size_ * width());
+        void* const data = trimmed != nullptr ? trimmed : data_;
         data_ = nullptr;
         size_ = capacity_ = 0;
         return data;
     }
 
 private:
-    token_id_t* data_ = nullptr;
+    std::size_t width() const { return is_short_ ? sizeof(std::uint16_t) : sizeof(token_id_t); }
+
+    static void shorten(const token_id_t* ids, std::size_t n, std::uint16_t* out) {
+        std::uint32_t bits = 0;
+        for (std::size_t i = 0; i < n; ++i) {
+            const auto id = static_cast<std::uint32_t>(ids[i]);
+            bits |= id;
+            out[i] = static_cast<std::uint16_t>(id);
+        }
+        if (bits >> 16 != 0) throw std::overflow_error("an id is above 65535, too large for uint16");
+    }
+
+    void* data_ = nullptr;
     std::size_t size_ = 0;
     std::size_t capacity_ = 0;
+    bool is_short_ = false;
 };
 
 // The ids of tasks 0, 1, 2, … in this order, whichever finishes first: joined, or to be taken task by task.

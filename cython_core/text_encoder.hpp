@@ -40,6 +40,12 @@ struct Dropout {
     const std::uint64_t* streams = nullptr;
 };
 
+// An id to put after some of the texts.
+struct Ending {
+    token_id_t id = NO_ID;
+    const byte_t* is_due = nullptr;  // for each text, whether it gets one; null if none does
+};
+
 // A text of `length` units: ASCII if width is 0; characters of 1, 2 or 4 bytes; or bytes that may be UTF-8.
 constexpr int MAYBE_UTF8 = -1;
 struct Text {
@@ -97,6 +103,12 @@ public:
     void add(Text text) {
         texts_.push_back(text);
         n_units_ += text.length;
+    }
+
+    // Before anything runs: what follows texts, and whether ids() has to be short.
+    void set_form(Ending ending, bool is_short) {
+        ending_ = ending;
+        if (is_short) list_.ids().make_short();
     }
 
     std::size_t n_units() const { return n_units_; }
@@ -210,6 +222,7 @@ private:
         std::size_t n_texts;
         const LongText* of = nullptr;
         std::size_t first_piece = 0, n_pieces = 0;
+        bool has_end = true;                    // of its last text
         std::vector<std::size_t> lengths = {};  // of the texts
     };
 
@@ -272,6 +285,7 @@ private:
         std::size_t size = TASK;
         for (std::size_t i = 0; i < text.pieces.size(); ++i) {
             if (size >= TASK) {
+                if (i != 0) tasks_.back().has_end = false;
                 tasks_.push_back({text.text, 1, &text, i});
                 size = 0;
             }
@@ -325,9 +339,10 @@ private:
         void encode_pieces(Rules rules, Task& task) {
             const Stretch* first = task.of->pieces.data() + task.first_piece;
             const Stretch* last = first + task.n_pieces;
-            start(first == last ? 0 : static_cast<std::size_t>(last[-1].end - first->begin));
+            start(first == last ? 0 : static_cast<std::size_t>(last[-1].end - first->begin), 1);
             for (const Stretch* piece = first; piece != last; ++piece)
                 append(rules, *piece, task.of->stretches, task.text);
+            if (task.has_end) append_ending(task.text);
             task.lengths.push_back(n_made());
         }
 
@@ -335,12 +350,13 @@ private:
         void encode_texts(Rules rules, Task& task) {
             std::size_t n_bytes = 0;
             for (std::size_t i = 0; i < task.n_texts; ++i) n_bytes += Utf8::most_bytes(batch_.texts_[task.text + i]);
-            start(n_bytes);
+            start(n_bytes, task.n_texts);
             task.lengths.reserve(task.n_texts);
             for (std::size_t i = task.text; i < task.text + task.n_texts; ++i) {
                 const std::size_t before = n_made();
                 if (i + 1 < task.text + task.n_texts) aim_at(batch_.texts_[i + 1]);
                 batch_.status_[i] = encode_text(rules, i);
+                append_ending(i);
                 task.lengths.push_back(n_made() - before);
             }
         }
@@ -458,11 +474,18 @@ private:
             if (length <= WHOLE) cache_.add(bytes, length, key, ids_.data(), ids_.size(), share_);
         }
 
-        // Starts a task of `n_bytes`, with no ids and room for one per byte. From then on there is always room for one
-        // id per byte still to come; cached pre-tokens have at most that many, so they are written unchecked.
-        void start(std::size_t n_bytes) {
-            next_ = out_.room_for(n_bytes + IdCache::SPARE);
-            n_spare_ = out_.size() - (n_bytes + IdCache::SPARE);
+        // Once for each text: start() made room.
+        void append_ending(std::size_t text) {
+            const Ending& ending = batch_.ending_;
+            if (ending.is_due != nullptr && ending.is_due[text]) *next_++ = ending.id;
+        }
+
+        // Starts a task of `n_bytes`, with no ids and room for one per byte and one per text. From then on there is always
+        // room for those still to come; cached pre-tokens have at most one per byte, so they are written unchecked.
+        void start(std::size_t n_bytes, std::size_t n_texts) {
+            const std::size_t n_ids = n_bytes + n_texts + IdCache::SPARE;
+            next_ = out_.room_for(n_ids);
+            n_spare_ = out_.size() - n_ids;
         }
 
         // Appends ids_, the ids of `n_bytes`. Only foreign rules and replacements make more ids than bytes.
@@ -496,7 +519,7 @@ private:
         Stretches stretches_;
         std::array<IdCache::Key, MOST_IN_BATCH> keys_;
         Scratch<token_id_t> out_;
-        std::size_t n_spare_ = 0;     // room in out_ beyond one id per byte
+        std::size_t n_spare_ = 0;     // room in out_ beyond that for bytes and texts to come
         token_id_t* next_ = nullptr;  // the end of the task's ids
     };
 
@@ -519,6 +542,7 @@ private:
     Pipeline pipeline_;
     std::size_t n_threads_;
     Dropout dropout_;
+    Ending ending_;
     std::vector<Text> texts_;
     std::size_t n_units_ = 0, n_cached_before_ = 0;
     std::vector<Status> status_;

@@ -8,6 +8,7 @@ from cython cimport view
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint16_t, uint64_t
 from libc.stdlib cimport free
+from libc.string cimport memcpy
 from libcpp.memory cimport make_shared, shared_ptr, unique_ptr, weak_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
@@ -90,9 +91,10 @@ cdef extern from "stretches.hpp" namespace "hf_scaffold" nogil:
 
 cdef extern from "id_list.hpp" namespace "hf_scaffold" nogil:
     cppclass IdBuffer:
-        const token_id_t* data()
+        bint is_short()
+        const void* data()
         size_t size()
-        token_id_t* release()
+        void* release()
 
 
 cdef extern from "text_encoder.hpp" namespace "hf_scaffold" nogil:
@@ -110,10 +112,15 @@ cdef extern from "text_encoder.hpp" namespace "hf_scaffold" nogil:
         float p
         const uint64_t* streams
 
+    cppclass Ending:
+        token_id_t id
+        const unsigned char* is_due
+
     cppclass Batch:
         Batch(Pipeline, size_t) except +
         Batch(Pipeline, size_t, Dropout) except +
         void add(Text) except +
+        void set_form(Ending, bint)
         size_t n_units()
         size_t n_expected(IdCache&)
         bint run(IdCache&, bint, Interrupt&) except +
@@ -168,9 +175,11 @@ cdef numpy():
 cdef array_of(IdBuffer& ids):
     np = numpy()
     cdef Py_ssize_t n = ids.size()
+    cdef bint is_short = ids.is_short()
     if n == 0:
-        return np.empty(0, dtype=np.int32)
-    cdef view.array memory = view.array((n,), sizeof(token_id_t), "i", mode="c", allocate_buffer=False)
+        return np.empty(0, dtype=np.uint16 if is_short else np.int32)
+    cdef Py_ssize_t width = sizeof(uint16_t) if is_short else sizeof(token_id_t)
+    cdef view.array memory = view.array((n,), width, "H" if is_short else "i", mode="c", allocate_buffer=False)
     memory.data = <char*>ids.release()
     memory.callback_free_data = free
     return np.asarray(memory)
@@ -482,6 +491,10 @@ cdef class TextEncoder:
         const int64_t[::1] offsets,
         AddedTokenFinder added not None,
         size_t n_threads=1,
+        *,
+        token_id_t end_id=0,
+        const unsigned char[::1] is_end=None,
+        bint short=False,
     ):
         """`encode` for concatenated texts in UTF-8.
 
@@ -489,15 +502,20 @@ cdef class TextEncoder:
             data: Text i is data[offsets[i]:offsets[i + 1]]. Copied if writable: another thread might change it after
                 the check for UTF-8.
             offsets: int64, n + 1, ascending.
+            end_id: What follows the ids of text i if is_end[i] is not 0, whether or not it could be encoded.
+            is_end: uint8, n.
+            short: Make uint16 rather than int32.
         Returns:
             As `encode`; texts that are not UTF-8 are among those that could not be encoded.
         Raises:
-            ValueError: the offsets descend or leave data.
+            ValueError: the offsets descend or leave data; end_id is negative; is_end has another length.
+            OverflowError: an id doesn't fit in uint16.
         """
         cdef Py_ssize_t i, n = offsets.shape[0] - 1
         cdef int64_t begin, end
         cdef unique_ptr[Batch] batch
         cdef Text view
+        cdef Ending ending
         if n < 0:
             raise ValueError("offsets is empty: it has one more than there are texts")
         if not memoryview(data).readonly:
@@ -511,6 +529,12 @@ cdef class TextEncoder:
             view.length = end - begin
             view.width = MAYBE_UTF8
             batch.get().add(view)
+        if is_end is not None:
+            if is_end.shape[0] != n:
+                raise ValueError(f"is_end has {is_end.shape[0]} values for {n} texts")
+            ending.id = checked(end_id)
+            ending.is_due = &is_end[0] if n else NULL
+        batch.get().set_form(ending, short)
         return self.arrays(batch.get(), n)
 
     def encode_one(self, text, AddedTokenFinder added not None):
@@ -524,7 +548,7 @@ cdef class TextEncoder:
         if batch.get().status(0) != OK:
             return None
         cdef size_t i, n = batch.get().ids().size()
-        cdef const token_id_t* ids = batch.get().ids().data()
+        cdef const token_id_t* ids = <const token_id_t*>batch.get().ids().data()
         return [ids[i] for i in range(n)]
 
     def locate(
@@ -700,8 +724,6 @@ def framed(
     const int64_t[::1] offsets,
     const token_id_t[::1] before,
     const token_id_t[::1] after,
-    *,
-    bint short=False,
 ):
     """Put the same special tokens before and after each row of ids.
 
@@ -709,7 +731,6 @@ def framed(
         ids: int32: row i is ids[offsets[i]:offsets[i + 1]], offsets[0] being 0.
         offsets: int64, n + 1, ascending.
         before, after: int32.
-        short: Make uint16, as which all ids must fit, rather than int32.
     Returns:
         The new ids and their offsets.
     Raises:
@@ -719,25 +740,13 @@ def framed(
     if n < 0 or offsets[0] != 0 or not 0 <= offsets[n] <= ids.shape[0]:
         raise ValueError(f"offsets must ascend from 0 up to {ids.shape[0]}, the number of ids")
     np = numpy()
-    made = np.empty(offsets[n] + n * (before.shape[0] + after.shape[0]), dtype=np.uint16 if short else np.int32)
+    made = np.empty(offsets[n] + n * (before.shape[0] + after.shape[0]), dtype=np.int32)
     ends = np.empty(n + 1, dtype=np.int64)
-    cdef token_id_t[::1] made_view
-    cdef uint16_t[::1] short_view
+    cdef token_id_t[::1] made_view = made
     cdef int64_t[::1] ends_view = ends
-    if short:
-        short_view = made
-        with nogil:
-            frame(ids, offsets, before, after, short_view, ends_view)
-    else:
-        made_view = made
-        with nogil:
-            frame(ids, offsets, before, after, made_view, ends_view)
+    with nogil:
+        frame(ids, offsets, before, after, made_view, ends_view)
     return made, ends
-
-
-ctypedef fused made_t:
-    token_id_t
-    uint16_t
 
 
 # Here and below: other threads may change the arrays meanwhile, so values are checked where they are used.
@@ -746,7 +755,7 @@ cdef int frame(
     const int64_t[::1] offsets,
     const token_id_t[::1] before,
     const token_id_t[::1] after,
-    made_t[::1] made,
+    token_id_t[::1] made,
     int64_t[::1] ends,
 ) except -1 nogil:
     cdef Py_ssize_t i, at = 0
@@ -766,15 +775,10 @@ cdef int frame(
 
 
 cdef inline Py_ssize_t copy(
-    made_t[::1] out, Py_ssize_t at, const token_id_t[::1] ids, int64_t begin, int64_t size
+    token_id_t[::1] out, Py_ssize_t at, const token_id_t[::1] ids, int64_t begin, int64_t size
 ) noexcept nogil:
-    cdef int64_t i
-    cdef made_t* to
-    cdef const token_id_t* given
     if size > 0:
-        to, given = &out[at], &ids[begin]
-        for i in range(size):
-            to[i] = <made_t>given[i]
+        memcpy(&out[at], &ids[begin], size * sizeof(token_id_t))
     return at + size
 
 

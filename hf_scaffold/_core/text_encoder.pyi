@@ -64,7 +64,11 @@ class TextEncoder:
         offsets: NDArray[np.int64],
         added: AddedTokenFinder,
         n_threads: int = 1,
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64], list[int]]: ...
+        *,
+        end_id: int = 0,
+        is_end: NDArray[np.uint8] | None = None,
+        short: bool = False,
+    ) -> tuple[NDArray[Any], NDArray[np.int64], list[int]]: ...
     def locate(
         self,
         texts: Sequence[str],
@@ -81,9 +85,7 @@ def framed(
     offsets: NDArray[np.int64],
     before: NDArray[np.int32],
     after: NDArray[np.int32],
-    *,
-    short: bool = False,
-) -> tuple[NDArray[Any], NDArray[np.int64]]: ...
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
 def rows_as_lists(
     ids: NDArray[np.int32],
     spans: NDArray[np.int64],

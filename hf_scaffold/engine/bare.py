@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -107,10 +107,11 @@ class BareEncoder:
         finder, threads = self._finder(allowed), n_threads(sum(map(len, texts)))
         if dropout is None:
             ids, offsets, unsure = self.compiled.encode(texts, finder, threads)
-            return self._with_rows(ids, offsets, unsure, (texts[i] for i in unsure), allowed)
-        streams = dropout.streams(texts)
-        ids, offsets, unsure = self.compiled.encode(texts, finder, threads, dropout.p, streams)
-        made = [self._drop_between_added_tokens(texts[i], allowed, dropout.p, streams[i]) for i in unsure]
+            made = [self._encode_generally(texts[i], allowed) for i in unsure]
+        else:
+            streams = dropout.streams(texts)
+            ids, offsets, unsure = self.compiled.encode(texts, finder, threads, dropout.p, streams)
+            made = [self._drop_between_added_tokens(texts[i], allowed, dropout.p, streams[i]) for i in unsure]
         return with_rows(ids, offsets, unsure, made)
 
     def encode_batch_to_lists(
@@ -148,17 +149,34 @@ class BareEncoder:
                     masks[i] = [1] * len(rows[i])
         return rows
 
-    def encode_utf8(self, data: Any, offsets: Offsets, allowed: frozenset[str]) -> tuple[Ids, Offsets]:
+    def encode_utf8(
+        self,
+        data: Any,
+        offsets: Offsets,
+        allowed: frozenset[str],
+        *,
+        ending: tuple[int, NDArray[np.bool_]] | None = None,
+        short: bool = False,
+    ) -> tuple[NDArray[Any], Offsets]:
         """`encode_batch` of texts that lie one after another as UTF-8, text i from offsets[i] on.
 
+        Args:
+            ending: An id, and which texts it follows.
+            short: Make uint16, as which all ids must fit, rather than int32.
         Raises:
             UnicodeDecodeError: a text is no UTF-8.
         """
         assert self.compiled is not None
         threads = n_threads(int(offsets[-1] - offsets[0]))
-        ids, ends, unsure = self.compiled.encode_utf8(data, offsets, self._finder(allowed), threads)
-        texts = (bytes(data[offsets[i] : offsets[i + 1]]).decode() for i in unsure)
-        return self._with_rows(ids, ends, unsure, texts, allowed)
+        end_id, is_end = (0, None) if ending is None else (ending[0], ending[1].view("uint8"))
+        ids, ends, unsure = self.compiled.encode_utf8(
+            data, offsets, self._finder(allowed), threads, end_id=end_id, is_end=is_end, short=short
+        )
+        rows = []
+        for i in unsure:
+            row = self._encode_generally(bytes(data[offsets[i] : offsets[i + 1]]).decode(), allowed)
+            rows.append(row if is_end is None or not is_end[i] else [*row, end_id])
+        return with_rows(ids, ends, unsure, rows)
 
     def locate(self, text: str, ids: list[int], allowed: frozenset[str]) -> general.Located:
         """Where the ids of a text stand in it."""
@@ -189,12 +207,6 @@ class BareEncoder:
         lengths = self.definition.model.lengths
         spans, unsure = self.compiled.locate(texts, ids, ends, self._finder(allowed), lengths, threads)
         return None if unsure else spans
-
-    def _with_rows(
-        self, ids: Ids, offsets: Offsets, places: list[int], texts: Iterable[str], allowed: frozenset[str]
-    ) -> tuple[Ids, Offsets]:
-        """The rows, with those filled in that compiled code left empty: `tokenizers` tells words apart."""
-        return with_rows(ids, offsets, places, [self._encode_generally(text, allowed) for text in texts])
 
     def _encode_generally(self, text: str, allowed: frozenset[str]) -> list[int]:
         text.encode()  # a lone surrogate is no text
@@ -354,14 +366,14 @@ def compiled_for(definition: Definition) -> TextEncoder:
 
 
 def with_rows(
-    flat: Ids, ends: Offsets, places: Sequence[int], made: Sequence[list[int]]
-) -> tuple[Ids, Offsets]:
-    """The ids and offsets with other rows in some places."""
+    flat: NDArray[Any], ends: Offsets, places: Sequence[int], made: Sequence[list[int]]
+) -> tuple[NDArray[Any], Offsets]:
+    """The ids and offsets with other rows in some places: those that compiled code left to `tokenizers`."""
     import numpy as np
 
     if not places:
         return flat, ends
     rows = [flat[begin:end] for begin, end in pairwise(ends.tolist())]
     for i, ids in zip(places, made, strict=True):
-        rows[i] = np.array(ids, np.int32)
+        rows[i] = np.array(ids, flat.dtype)
     return np.concatenate(rows), np.cumsum([0, *map(len, rows)], dtype=np.int64)

@@ -21,7 +21,7 @@ def fingerprint(tokenizer: ScaffoldTokenizerFast) -> str:
     Cost: 20 ms at 32,000 tokens, most of it for the backend's JSON; less than 1 ms while nothing changes.
     """
     settings = [bool(tokenizer.split_special_tokens), tokenizer.dropout]
-    session = _session_of(tokenizer)
+    session = session_for(tokenizer)
     kept: tuple[Any, Any, str] | None = tokenizer.cache.get("fingerprint")
     if session is None or kept is None or kept[0] is not session or kept[1] != settings:
         rules = without_measurements(tokenizer._scaffold_json)
@@ -43,7 +43,7 @@ def fingerprint_of_0_1(tokenizer: ScaffoldTokenizerFast) -> str:
 
 def n_ids(tokenizer: ScaffoldTokenizerFast) -> int:
     """One more than the largest id it can give; there may be gaps before those of added tokens."""
-    session = _session_of(tokenizer)
+    session = session_for(tokenizer)
     return max(tokenizer.get_vocab().values()) + 1 if session is None else session.bare.n_ids
 
 
@@ -57,7 +57,7 @@ def without_measurements(scaffold: str) -> str:
     return _MEASURED.sub("", scaffold)
 
 
-def _session_of(tokenizer: ScaffoldTokenizerFast) -> Session | None:
+def session_for(tokenizer: ScaffoldTokenizerFast) -> Session | None:
     """What is compiled for the tokenizer, anew once it changes; None if it takes the general path."""
     from hf_scaffold.native.sessions import NotNativeError, session_of
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from hf_scaffold._core.counter import last_cut
-from hf_scaffold._core.text_encoder import framed
 from hf_scaffold._utils.arguments import (
     flag,
     knows_its_arguments,
@@ -28,6 +27,7 @@ from hf_scaffold._utils.files import locked, made, saving
 from hf_scaffold._utils.process import no_garbage_collection
 from hf_scaffold._utils.strict_json import shown
 from hf_scaffold.errors import ConfigurationError, CorpusError
+from hf_scaffold.shards.encoding import encoder_for
 from hf_scaffold.shards.files import FORMATS, Part, Shard, ShardWriter, find_shard_files, open_shard
 from hf_scaffold.shards.fingerprint import fingerprint, fingerprint_of_0_1, n_ids
 from hf_scaffold.shards.index import INDEX_FILE, ShardIndex
@@ -140,7 +140,8 @@ def _complete(
     index.save(folder)
     _remove_others(folder, index.shards)
     batches = _ahead(joined(_after(texts, index.n_documents), BATCH_SIZE // 2))
-    parts = _ahead(_encode(batches, tokenizer, index))
+    encode = encoder_for(tokenizer, index.eos_token_id, index.dtype)
+    parts = _ahead(map(encode, batches))
     try:
         with closing(_write(parts, index, folder)) as shards:
             for shard in shards:
@@ -297,17 +298,6 @@ def _after(texts: Iterable[Texts], n_documents: int) -> Iterator[Texts]:
             yield rest
     if n_documents:
         raise CorpusError("the corpus has fewer documents than its shards, so it has changed; overwrite")
-
-
-def _encode(batches: Iterable[Texts], tokenizer: ScaffoldTokenizerFast, index: ShardIndex) -> Iterator[Part]:
-    eos = np.array([] if index.eos_token_id is None else [index.eos_token_id], np.int32)
-    short = index.dtype == "uint16"
-    for batch in batches:
-        ids, offsets = tokenizer.encode_batch_to_arrays(batch, add_special_tokens=False)
-        ends = offsets[1:][batch.is_end]
-        # What follows the last end, a piece of the next document, is one more row.
-        ids, offsets = framed(ids, np.concatenate([[0], ends, [len(ids)]]), eos[:0], eos, short=short)
-        yield Part(ids[: len(ids) - len(eos)], offsets[1:-1])
 
 
 def _ahead(items: Iterator[_Item]) -> Iterator[_Item]:

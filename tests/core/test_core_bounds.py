@@ -365,6 +365,47 @@ def test_utf8_that_does_not_lie_in_its_memory_is_refused():
     assert (ids.tolist(), ends.tolist(), unsure) == ([], [0], [])
 
 
+def rows_of(ids, ends):
+    return [ids[begin:end].tolist() for begin, end in itertools.pairwise(ends.tolist())]
+
+
+@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_an_id_follows_the_texts_that_it_is_for(short, n_threads):
+    texts = [b"xy", b"", b"xx", b"\xff", b"\xff", b"xyz " * 200_000, b"x" * 300_000, b"", b""] * 2
+    is_end = np.arange(len(texts)) % 3 != 1
+    encoder, offsets = TextEncoder("gpt2", BYTES, XY, {}), np.cumsum([0, *map(len, texts)])
+    ids, ends, unsure = encoder.encode_utf8(b"".join(texts), offsets, NONE, n_threads)
+    found = encoder.encode_utf8(
+        b"".join(texts), offsets, NONE, n_threads, end_id=77, is_end=is_end.view(np.uint8), short=short
+    )
+    assert found[0].dtype == (np.uint16 if short else np.int32)
+    assert unsure == found[2] == [3, 4, 12, 13]
+    expected = [row + [77] * end for row, end in zip(rows_of(ids, ends), is_end.tolist(), strict=True)]
+    assert rows_of(*found[:2]) == expected
+
+
+def test_an_ending_that_fits_no_text_is_refused():
+    encoder, one = plain_encoder(), np.ones(1, np.uint8)
+    for is_end in (one[:0], np.ones(2, np.uint8)):
+        with pytest.raises(ValueError, match=r"is_end has \d values for 1 texts"):
+            encoder.encode_utf8(b"abc", int64(0, 3), NONE, end_id=1, is_end=is_end)
+    with pytest.raises(ValueError, match="-1"):
+        encoder.encode_utf8(b"abc", int64(0, 3), NONE, end_id=-1, is_end=one)
+
+
+@pytest.mark.parametrize("n", [1, 7, 100_000])
+def test_ids_that_are_too_large_to_be_short(n):
+    def encode(largest):
+        encoder = TextEncoder("gpt2", BYTES, NO_RULES, {ord("y"): [largest]})
+        return encoder.encode_utf8(b"x" * n + b"y", int64(0, n + 1), NONE, short=True)[0]
+
+    assert encode(65535).tolist() == [ord("x")] * n + [65535]
+    for largest in (65536, HIGHEST):
+        with pytest.raises(OverflowError, match="too large for uint16"):
+            encode(largest)
+
+
 def test_utf8_may_be_written_to_meanwhile():
     """Bytes that end inside a character would be read past their end."""
     encoder, data = plain_encoder(), np.frombuffer("é語".encode() * 20_000, np.uint8).copy()

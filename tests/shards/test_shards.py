@@ -22,7 +22,7 @@ import toys
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 import hf_scaffold as hs
-from hf_scaffold.shards import files, writing
+from hf_scaffold.shards import encoding, files, writing
 from hf_scaffold.shards.files import FORMATS, Part
 from hf_scaffold.shards.writing import INDEX_FILE, ShardIndex, write_shards
 
@@ -256,6 +256,27 @@ def test_eos_is_added_unless_it_is_not_wanted_or_not_there(tokenizer, corpus, tm
     assert not (tmp_path / "wanted").exists()
 
 
+@pytest.mark.parametrize("add_eos", [True, False])
+@pytest.mark.parametrize("n_more", [0, 1 << 16])
+def test_shards_are_the_same_where_only_the_backend_can_encode(n_more, add_eos, tmp_path, monkeypatch):
+    """Only the backend knows whether a word stands alone beside a combining mark."""
+    tokenizer = toys.tokenizer()
+    tokenizer.add_tokens([AddedToken("hug", single_word=True), *(f"<{n}>" for n in range(n_more))])
+    texts = ["hug", "a hug\u0301 hug", "\u0301hug", "hugs " * 900, "hug\u200d"]
+    write_rows(tmp_path / "a.jsonl", texts)
+    (tmp_path / "b.txt").write_text("hugs\nbananas hug\u0301 hug zone " * 300, encoding="utf-8")
+    corpus = [tmp_path / "a.jsonl", tmp_path / "b.txt"]
+    native = write_shards(corpus, tokenizer, tmp_path / "native", add_eos=add_eos)
+    monkeypatch.setattr(encoding, "session_for", lambda tokenizer: None)
+    monkeypatch.setattr(tokenizer, "native", False)
+    general = write_shards(corpus, tokenizer, tmp_path / "general", add_eos=add_eos)
+    assert contents(tmp_path / "native") == contents(tmp_path / "general")
+    assert native == general
+    end = [EOS] if add_eos else []
+    found = read_rows(tmp_path / "native" / native.shards[0].name)
+    assert found == ids_of(tokenizer, [*texts, (tmp_path / "b.txt").read_text(encoding="utf-8")], end)
+
+
 def test_no_template_is_applied(corpus, tmp_path):
     framed = toys.tokenizer(post_processor="bos and eos")
     index = write_shards(corpus, framed, tmp_path / "out")
@@ -392,7 +413,7 @@ def test_a_killed_run_goes_on(tokenizer, corpus, tmp_path):
     code = f"""
 import os, signal
 from hf_scaffold import ScaffoldTokenizerFast
-from hf_scaffold.shards import files, writing
+from hf_scaffold.shards import encoding, files, writing
 writing.BATCH_SIZE, files.ROW_GROUP = 1000, 60
 finish, n_calls = files.ShardWriter.finish, 0
 def finish_some(writer):
@@ -766,7 +787,7 @@ def test_a_full_disk_names_the_path_and_leaves_only_what_is_finished(format, tok
     code = f"""
 import errno, pathlib, resource, shutil, signal
 from hf_scaffold import ScaffoldTokenizerFast
-from hf_scaffold.shards import files, writing
+from hf_scaffold.shards import encoding, files, writing
 writing.BATCH_SIZE, files.ROW_GROUP = 1000, 60
 tokenizer = ScaffoldTokenizerFast.from_pretrained({str(tmp_path / "tokenizer")!r})
 out = pathlib.Path({str(tmp_path / "new" / "out")!r})
