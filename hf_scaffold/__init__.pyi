@@ -2,6 +2,7 @@
 
 from .counting.counting import count as count
 from .counting.counts import PreTokenCounts as PreTokenCounts
+from .counting.counts import mix as mix
 from .engine.encoder import Encoder as Encoder
 from .errors import ArtifactError as ArtifactError
 from .errors import ConfigurationError as ConfigurationError
@@ -35,6 +36,7 @@ from .report.report import make_report as make_report
 from .shards.index import ShardIndex as ShardIndex
 from .shards.writing import write_shards as write_shards
 from .tables.merging import merge_counts as merge_counts
+from .tables.mixing import mix_counts as mix_counts
 from .text.pre_tokenizers import CHARACTER_PRESETS as CHARACTER_PRESETS
 from .text.pre_tokenizers import PRESETS as PRESETS
 from .text.pre_tokenizers import PreTokenizer as PreTokenizer

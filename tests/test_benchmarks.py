@@ -38,6 +38,28 @@ def test_trainers_are_compared(english_text, tmp_path):
     assert all(run["train_s"] > 0 and run["cpu_s"] > 0 and run["peak_mb"] > 0 for run in runs)
 
 
+def test_what_rare_pretokens_teach(english_text, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text(english_text[:100_000], encoding="utf-8")
+    output = run("min_count.py", text, "--vocab-size", "600", "--min-counts", "1,2,9")
+    first, *others = output.splitlines()[2:]
+    cells = [cell.strip() for cell in first.split("|")[1:-1]]
+    assert cells[2] == "0.00 %"
+    same, n_merges = cells[3].split(" of ")
+    assert same == n_merges
+    assert cells[4] == "600"
+    assert len(others) == 2
+    assert all(cells[4] not in other for other in others)
+
+
+def test_large_tables_are_made_and_trained_on(english_text, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text(english_text[:100_000], encoding="utf-8")
+    row = run("large_table.py", text, "--rows", "5000", "--vocab-size", "600").splitlines()[-1]
+    assert row.startswith("| 5,000 | ")
+    assert 4 < float(row.split("|")[2]) < 20
+
+
 def test_the_start_is_measured(tmp_path):
     toys.tokenizer().save_pretrained(tmp_path)
     output = run("start.py", tmp_path, "--rounds", "2")

@@ -204,6 +204,11 @@ def make_corpus(folder):
     (folder / "corpus" / "a.jsonl.zst").write_bytes(import_zstd().compress(rows.encode()))
 
 
+def save_counts(folder):
+    for name in ("web", "code"):
+        hs.count([text_of(name)]).save(folder / f"{name}.parquet")
+
+
 def save_trained(path):
     hs.train_tokenizer([text_of("tokenizer")], 400, eos_token="<|endoftext|>").save_pretrained(path)
 
@@ -217,6 +222,7 @@ def save_stock(path):
 READERS = {
     "books/": make_books,
     "corpus/": make_corpus,
+    "web.parquet": save_counts,
     "other.txt": lambda folder: write(folder / "other.txt", text_of("other")),
     "held-out.txt": lambda folder: write(folder / "held-out.txt", text_of("held-out")),
     "my-tokenizer": lambda folder: save_trained(folder / "my-tokenizer"),
@@ -224,14 +230,14 @@ READERS = {
     "gpt2-like-folder": lambda folder: save_stock(folder / "gpt2-like-folder"),
 }
 NEEDS = {
-    "counting.md": ["corpus/"],
+    "counting.md": ["corpus/", "web.parquet"],
     "README.md": ["books/", "other.txt", "held-out.txt", "my-old-tokenizer", "gpt2-like-folder"],
     "report.md": ["books/", "other.txt"],
     "shards.md": ["corpus/", "my-tokenizer"],
 }
 # And what the README's reader has at the end.
 MADE = {
-    "counting.md": ["parts/1.parquet", "all.parquet"],
+    "counting.md": ["parts/1.parquet", "all.parquet", "mixed.parquet"],
     "README.md": [
         *("my-tokenizer/scaffold.json", "my-bpe/log.jsonl", "books.parquet", "report.html"),
         *("shards/shard-00000.bin", "shards/index.json"),

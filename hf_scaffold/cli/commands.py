@@ -142,6 +142,25 @@ def merge_counts(
     views.show_table(size, output, time.perf_counter() - start)
 
 
+@app.command(epilog=_example("mix-counts web.parquet=1 code.parquet=0.5 -o mixed.parquet"))
+def mix_counts(
+    tables: options.WeightedTables,
+    output: options.CountsFile,
+    max_memory: options.MaxMemory = "1G",
+) -> None:
+    """Add up tables of counts on disk, each with a weight, in bounded memory.
+
+    Nothing is rounded: counts are multiplied by the smallest whole numbers in proportion to the weights. An
+    existing FILE is replaced once the new one is complete.
+    """
+    from hf_scaffold.cli import views, workflow
+
+    _require_table_file(output)
+    start = time.perf_counter()
+    size = workflow.mix_with_bar(tables, output, max_memory)
+    views.show_table(size, output, time.perf_counter() - start)
+
+
 @app.command(epilog=_example("train books/*.txt --vocab-size 32000 -o my-tokenizer"))
 def train(
     corpus: options.Corpus,
@@ -153,6 +172,7 @@ def train(
     bos_token: options.BosToken = None,
     eos_token: options.EosToken = None,
     pad_token: options.PadToken = None,
+    min_count: options.MinCount = 1,
     min_frequency: options.MinFrequency = 0,
     max_token_length: options.MaxTokenLength = None,
     limit_alphabet: options.LimitAlphabet = None,
@@ -198,6 +218,8 @@ def train(
     counts = workflow.count_with_bar(
         corpus, pre_tokenizer, alphabet, text_field, num_workers, max_pretoken_length
     )
+    if min_count > 1:
+        counts = counts.at_least(min_count)
     with terminal.progress_bar("Training", "tokens") as progress:
         artifacts = train_sizes(counts, sizes, settings=replace(settings, show_progress=progress))
     for folder, bpe in zip(folders, artifacts, strict=True):

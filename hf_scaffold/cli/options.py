@@ -165,6 +165,15 @@ EosToken = Annotated[
     ),
 ]
 PadToken = Annotated[str | None, typer.Option("--pad-token", metavar="TOKEN", help="Padding.")]
+MinCount = Annotated[
+    int,
+    typer.Option(
+        "--min-count",
+        min=1,
+        metavar="N",
+        help="Leave out pre-tokens that occur less often: less memory, for results that may differ.",
+    ),
+]
 MinFrequency = Annotated[
     int,
     typer.Option(
@@ -354,6 +363,14 @@ Tables = Annotated[
     typer.Argument(
         metavar="TABLES",
         help="Tables of counts, or glob patterns of them: .parquet files that `count` wrote.",
+        show_default=False,
+    ),
+]
+WeightedTables = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TABLES=WEIGHT",
+        help="Tables of counts, or glob patterns of them, each with a number above 0, such as 2, 0.5 or 1/3.",
         show_default=False,
     ),
 ]

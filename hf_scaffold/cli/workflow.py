@@ -16,6 +16,7 @@ from hf_scaffold.counting.counting import count
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.tables.merging import TableSize, merge_counts
+from hf_scaffold.tables.mixing import mix_counts
 from hf_scaffold.text.corpus import Progress, iter_documents
 from hf_scaffold.text.files import find_files, import_extra
 from hf_scaffold.text.parts import Part
@@ -129,6 +130,24 @@ def merge_with_bar(tables: Sequence[Path], output: Path, max_memory: str) -> Tab
     """What `merge_counts` does, with a bar meanwhile."""
     with terminal.progress_bar("Merging", "rows") as progress:
         return merge_counts(tables, output, max_memory=max_memory, show_progress=progress)
+
+
+def mix_with_bar(tables: Sequence[str], output: Path, max_memory: str) -> TableSize:
+    """What `mix_counts` does, with a bar meanwhile.
+
+    Args:
+        tables: Each as a path or glob pattern, `=`, and its weight.
+    """
+    weights: dict[str, str] = {}
+    for table in tables:
+        name, _, weight = table.rpartition("=")
+        if not name:
+            raise ConfigurationError(f"{table} has no weight; write {table}=1")
+        if name in weights:
+            raise ConfigurationError(f"{name} is given twice")
+        weights[name] = weight
+    with terminal.progress_bar("Mixing", "rows") as progress:
+        return mix_counts(weights, output, max_memory=max_memory, show_progress=progress)
 
 
 def _holds_counts(path: Path) -> bool:

@@ -3,9 +3,10 @@
 import heapq
 import operator
 import os
+import tempfile
 from array import array
 from bisect import bisect_left
-from collections.abc import ItemsView, Iterable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,10 +16,11 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import PreTokenizer as StockPreTokenizer
 
-from hf_scaffold._utils.arguments import shortened, warn, whole
+from hf_scaffold._utils.arguments import knows_its_arguments, shortened, warn, whole
 from hf_scaffold._utils.files import naming, saving
 from hf_scaffold.errors import ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.tables.files import TableFile, TableWriter, arrow_table
+from hf_scaffold.tables.mixing import Weights, mix_counts
 from hf_scaffold.tables.parts import Parts, join_parts
 from hf_scaffold.tables.rows import Int64Array, check_rows
 from hf_scaffold.tables.sums import exact_sum
@@ -287,6 +289,34 @@ class _Items(ItemsView[bytes, int]):
 
     def __iter__(self) -> Iterator[tuple[bytes, int]]:
         return zip(self._mapping, self._mapping.counts.tolist(), strict=True)
+
+
+@knows_its_arguments
+def mix(
+    weights: Weights, *, show_progress: bool | Callable[[int, int | None], object] = False
+) -> PreTokenCounts:
+    """Add up tables of counts on disk, each with a weight.
+
+    Args:
+        weights, show_progress: As for `mix_counts`, which writes a table of any size.
+    Returns:
+        The same table.
+    Raises:
+        As `mix_counts`.
+    Cost: memory of the result, or 1 GB if that is more; the tables are read some rows at a time.
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     web, code = f"{folder}/web.parquet", f"{folder}/code.parquet"
+        ...     PreTokenCounts.from_mapping({"the": 10, " cat": 2}).save(web)
+        ...     PreTokenCounts.from_mapping({"the": 2, " int": 7}).save(code)
+        ...     dict(mix({web: 1, code: 0.5}))
+        {b' cat': 4, b' int': 7, b'the': 22}
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "mixed.parquet")
+        mix_counts(weights, path, show_progress=show_progress)
+        return PreTokenCounts.load(path)
 
 
 def _read_only(values: npt.ArrayLike) -> Int64Array:

@@ -85,13 +85,22 @@ def merge_counts(
     """
     kinds = (str, os.PathLike)
     names = [tables] if isinstance(tables, kinds) else strings("tables", tables, kinds)
-    n_files = (memory("max_memory", max_memory, LEAST_MEMORY) - _OWN_MEMORY) // _FILE_MEMORY
     files = [TableFile(path) for path in find_files(map(Path, names))]
+    return merge_files(files, Path(output), max_memory, show_progress)
+
+
+def merge_files(
+    files: Sequence[TableFile],
+    output: Path,
+    max_memory: int | str,
+    show_progress: bool | Callable[[int, int | None], object],
+) -> TableSize:
+    """What `merge_counts` does, once the tables are found."""
+    n_files = (memory("max_memory", max_memory, LEAST_MEMORY) - _OWN_MEMORY) // _FILE_MEMORY
     _refuse_repeated([*(file.path for file in files), output])
     pre_tokenizer = _one_pre_tokenizer(files)
     parts = join_parts([(str(file.path), file.parts) for file in files])
     show_progress = progress(show_progress, "rows_read, rows_total")
-    output = Path(output)
     with progress_shown(show_progress, "Merging", " rows") as report, _workplace(output.parent) as folder:
         merger = _Merger(pre_tokenizer, folder, min(n_files, _MOST_FILES), report)
         merger.n_to_read = sum(file.n_rows for file in files)

@@ -143,6 +143,31 @@ def test_merge_counts_writes_the_table_of_all_the_text(tmp_path, succeed, fail):
     assert "c.txt must end in .parquet" in fail(*arguments[:3], tmp_path / "c.txt")
 
 
+def test_mix_counts_writes_the_weighted_table(tmp_path, succeed, fail):
+    for name, text in (("a", "the cat"), ("b=1", "the dog")):
+        hs.count([text]).save(tmp_path / f"{name}.parquet")
+    a, b, out = tmp_path / "a.parquet", tmp_path / "b=1.parquet", tmp_path / "mixed.parquet"
+    screen = succeed("mix-counts", f"{a}=1", f"{b}=0.5", "-o", out)
+    assert "6; 3 distinct" in screen
+    assert dict(hs.PreTokenCounts.load(out)) == {b"the": 3, b" cat": 2, b" dog": 1}
+    assert "a.parquet has no weight; write" in fail("mix-counts", a, "-o", out)
+    assert "a.parquet is given twice" in fail("mix-counts", f"{a}=1", f"{a}=2", "-o", out)
+    assert "a.parquet is the string 'much'; weights are numbers above 0" in fail(
+        "mix-counts", f"{a}=much", "-o", out
+    )
+    assert "must end in .parquet" in fail("mix-counts", f"{a}=1", "-o", tmp_path / "out.txt")
+
+
+def test_train_leaves_out_rare_pretokens(tmp_path, corpus, run):
+    result = run("train", corpus, "-o", tmp_path / "tok", "--vocab-size", "260", "--min-count", "2")
+    with pytest.warns(UserWarning, match="left out"):
+        counts = hs.count(corpus).at_least(2)
+    bpe = hs.ScaffoldBPE.load(tmp_path / "tok" / "artifact")
+    assert bpe.merges == hs.train(counts, 260, special_tokens=["<|endoftext|>"]).merges
+    assert bpe.training["distinct_pretokens"] == len(counts)
+    assert re.search(r"left out [\d,]+ of [\d,]+ distinct pre-tokens, those below --min-count 2", result.err)
+
+
 def test_merge_counts_says_which_parts_are_missing(tmp_path, succeed):
     counts = hs.count(["the cat"])
     parts = [Parts("corpus", 64, (3, 5))]
