@@ -47,7 +47,7 @@ setup(
     ext_modules=cythonize(
         extensions,
         build_dir=f"{BUILD}/cython",
-        include_path=["cython_core"],
+        include_path=["cython_core", "."],
         compiler_directives={
             "language_level": 3,
             "boundscheck": bool(DEBUG),

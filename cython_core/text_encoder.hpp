@@ -46,8 +46,8 @@ struct Ending {
     const byte_t* is_due = nullptr;  // for each text, whether it gets one; null if none does
 };
 
-// A text of `length` units: ASCII if width is 0; characters of 1, 2 or 4 bytes; or bytes that may be UTF-8.
-constexpr int MAYBE_UTF8 = -1;
+// A text of `length` units: ASCII if width is 0; characters of 1, 2 or 4 bytes; or bytes that may be, or are, UTF-8.
+constexpr int MAYBE_UTF8 = -1, SURELY_UTF8 = -2;
 struct Text {
     const void* data;
     std::size_t length;

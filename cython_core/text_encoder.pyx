@@ -14,6 +14,7 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from bpe_encoder cimport MUCH, BpeEncoder, add_rules, checked, set_replacements, set_symbols
+from hf_scaffold._core.text_reader cimport Utf8
 from interrupt cimport Interrupt
 from presets cimport Preset, Splitter, Splitting, splitting_of
 from rows cimport piece_size
@@ -135,7 +136,7 @@ cdef extern from "text_encoder.hpp" namespace "hf_scaffold" nogil:
         vector[size_t] lengths
         const token_id_t* ids
 
-    const int MAYBE_UTF8
+    const int MAYBE_UTF8, SURELY_UTF8
     int DONE "hf_scaffold::Batch::DONE"
     int STOPPED "hf_scaffold::Batch::STOPPED"
     int READY "hf_scaffold::Batch::READY"
@@ -487,7 +488,7 @@ cdef class TextEncoder:
 
     def encode_utf8(
         self,
-        const unsigned char[::1] data,
+        data not None,
         const int64_t[::1] offsets,
         AddedTokenFinder added not None,
         size_t n_threads=1,
@@ -499,8 +500,8 @@ cdef class TextEncoder:
         """`encode` for concatenated texts in UTF-8.
 
         Args:
-            data: Text i is data[offsets[i]:offsets[i + 1]]. Copied if writable: another thread might change it after
-                the check for UTF-8.
+            data: Text i is data[offsets[i]:offsets[i + 1]]. Checked for UTF-8 unless it is `Utf8`; copied if writable,
+                as another thread might change it after that.
             offsets: int64, n + 1, ascending.
             end_id: What follows the ids of text i if is_end[i] is not 0, whether or not it could be encoded.
             is_end: uint8, n.
@@ -518,16 +519,20 @@ cdef class TextEncoder:
         cdef Ending ending
         if n < 0:
             raise ValueError("offsets is empty: it has one more than there are texts")
-        if not memoryview(data).readonly:
-            data = bytes(data)
+        cdef bint is_checked = isinstance(data, Utf8)
+        cdef const unsigned char[::1] utf8
+        if is_checked:
+            utf8 = (<Utf8>data).data
+        else:
+            utf8 = data if memoryview(data).readonly else bytes(data)
         batch.reset(new Batch(self.pipeline(added), n_threads))
         for i in range(n):
             begin, end = offsets[i], offsets[i + 1]
-            if not 0 <= begin <= end <= data.shape[0]:
-                raise ValueError(f"text {i} from {begin} to {end} in data of {data.shape[0]} bytes")
-            view.data = &data[begin] if begin < end else NULL
+            if not 0 <= begin <= end <= utf8.shape[0]:
+                raise ValueError(f"text {i} from {begin} to {end} in data of {utf8.shape[0]} bytes")
+            view.data = &utf8[begin] if begin < end else NULL
             view.length = end - begin
-            view.width = MAYBE_UTF8
+            view.width = SURELY_UTF8 if is_checked and is_cut(utf8, begin) and is_cut(utf8, end) else MAYBE_UTF8
             batch.get().add(view)
         if is_end is not None:
             if is_end.shape[0] != n:
@@ -687,6 +692,11 @@ cdef int add_texts(Batch* batch, tuple texts) except -1:
             raise TypeError(f"expected str, not {type(text).__name__}")
         batch.add(text_of(text))
     return 0
+
+
+# Whether no character of this UTF-8 has bytes on both sides.
+cdef inline bint is_cut(const unsigned char[::1] utf8, int64_t at):
+    return at == utf8.shape[0] or (utf8[at] & 0xC0) != 0x80
 
 
 cdef list unsure(Batch* batch, Py_ssize_t n):

@@ -1,5 +1,6 @@
 """Documents in blocks of files: lines, the texts of JSON Lines, and whether bytes are UTF-8."""
 
+from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
@@ -51,6 +52,39 @@ cdef bounds_of(const vector[int64_t]& ends):
     return bounds
 
 
+cdef class Utf8:
+    """Bytes that were found to be UTF-8, as a read-only buffer: who takes them need not look once more.
+
+    Only this module makes any but empty ones.
+    """
+
+    def __cinit__(self):
+        self.data = b""
+
+    def __len__(self):
+        return self.data.shape[0]
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, <void*>first_of(self.data), self.data.shape[0], True, flags)
+
+
+cdef Utf8 utf8_of(const unsigned char[::1] data):
+    cdef Utf8 made = Utf8()
+    made.data = data
+    return made
+
+
+# The bytes, or a copy if they can be written to: another thread might change them after they are checked.
+cdef constant(data):
+    return data if memoryview(data).readonly else bytes(data)
+
+
+def checked_utf8(data not None):
+    """The bytes as `Utf8`, or None if they are something else. Copies what is writable. Releases the GIL."""
+    cdef const unsigned char[::1] kept = constant(data)
+    return utf8_of(kept) if n_valid(kept) == kept.shape[0] else None
+
+
 def n_valid(const unsigned char[::1] data not None):
     """How many bytes come before the first that begins no whole character of UTF-8; releases the GIL."""
     cdef const unsigned char* begin = first_of(data)
@@ -73,18 +107,19 @@ def line_bounds(const unsigned char[::1] data not None):
     return bounds_of(ends)
 
 
-def json_texts(const unsigned char[::1] data not None, bytes field not None):
+def json_texts(data not None, bytes field not None):
     """The texts in one field of JSON Lines, up to the first line that Python's reader must take; releases the GIL.
 
     Args:
-        data: Whole lines; the last may lack its line end.
+        data: Whole lines; the last may lack its line end. Copied if writable.
         field: Its name in UTF-8.
     Returns:
-        The texts that aren't empty, one after another, as read-only uint8 of UTF-8; int64 bounds of them; how many
-        lines and how many bytes were read.
+        The texts that aren't empty, one after another, as `Utf8`; int64 bounds of them; how many lines and how many
+        bytes were read.
     """
-    cdef Py_ssize_t size = data.shape[0]
-    cdef const char* begin = <const char*>first_of(data)
+    cdef const unsigned char[::1] kept = constant(data)
+    cdef Py_ssize_t size = kept.shape[0]
+    cdef const char* begin = <const char*>first_of(kept)
     cdef string_view name = string_view(<const char*>field, len(field))
     made = np.empty(size + SPARE, np.uint8)
     cdef unsigned char[::1] out = made
@@ -94,8 +129,6 @@ def json_texts(const unsigned char[::1] data not None, bytes field not None):
         with nogil:
             lines.run(interrupt)
         bounds = bounds_of(lines.ends())
-        made = made[: bounds[-1]]
-        made.flags.writeable = False
-        return made, bounds, lines.n_lines(), lines.at() - begin
+        return utf8_of(out[: bounds[lines.ends().size()]]), bounds, lines.n_lines(), lines.at() - begin
     finally:
         del lines

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hf_scaffold._core.text_reader import Utf8
+
 class Normalizer:
     def __init__(self, steps: Iterable[Sequence[object]]) -> None: ...
     def normalize(self, text: str) -> str: ...
@@ -60,7 +62,7 @@ class TextEncoder:
     ) -> list[int]: ...
     def encode_utf8(
         self,
-        data: bytes | NDArray[np.uint8],
+        data: bytes | Utf8 | NDArray[np.uint8],
         offsets: NDArray[np.int64],
         added: AddedTokenFinder,
         n_threads: int = 1,

@@ -172,9 +172,9 @@ class BareEncoder:
         ids, ends, unsure = self.compiled.encode_utf8(
             data, offsets, self._finder(allowed), threads, end_id=end_id, is_end=is_end, short=short
         )
-        rows = []
+        rows, view = [], memoryview(data)
         for i in unsure:
-            row = self._encode_generally(bytes(data[offsets[i] : offsets[i + 1]]).decode(), allowed)
+            row = self._encode_generally(bytes(view[offsets[i] : offsets[i + 1]]).decode(), allowed)
             rows.append(row if is_end is None or not is_end[i] else [*row, end_id])
         return with_rows(ids, ends, unsure, rows)
 

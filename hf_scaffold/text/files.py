@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from hf_scaffold._core.text_reader import json_texts, line_bounds, n_valid
+from hf_scaffold._core.text_reader import checked_utf8, json_texts, line_bounds, n_valid
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.parts import LineNumber
 from hf_scaffold.text.texts import Texts, blocks_of, column_utf8
@@ -205,15 +205,15 @@ def rows_of(stream: Any, path: Path, field: str, block_size: int, start: int = 0
 
 
 def checked(blocks: Iterable[Any], path: Path, offset: int = 0) -> Iterator[Any]:
-    """Blocks of a file, bytes or uint8, without a byte-order mark at its start.
+    """Blocks of a file without a byte-order mark at its start; as `Utf8` unless cut inside a character.
 
     Args:
-        blocks: In order; the file's first three bytes in one.
+        blocks: Bytes or read-only uint8, in order; the file's first three bytes in one.
         offset: Where in the file they begin.
     Raises:
         CorpusError: they are not UTF-8; with the offset.
     Example:
-        >>> list(checked(["one".encode("utf-8-sig"), b" two"], Path("a.txt")))
+        >>> [bytes(block) for block in checked(["one".encode("utf-8-sig"), b" two"], Path("a.txt"))]
         [b'one', b' two']
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -233,8 +233,12 @@ def checked(blocks: Iterable[Any], path: Path, offset: int = 0) -> Iterator[Any]
         # The decoder makes a str of what it is given: the rest of a character, the start of one, or an error.
         begin = _n_missing(decoder.getstate()[0])
         decode(data[:begin], offset, final=not data)
-        begin += n_valid(data[begin:])
-        decode(data[begin:], offset + begin, final=False)
+        utf8 = checked_utf8(data[begin:])
+        if utf8 is None:
+            begin += n_valid(data[begin:])
+            decode(data[begin:], offset + begin, final=False)
+        elif not begin:
+            block = utf8
         if data:
             yield block if offset else without_mark(block)
         offset += len(data)
@@ -242,7 +246,8 @@ def checked(blocks: Iterable[Any], path: Path, offset: int = 0) -> Iterator[Any]
 
 def without_mark(block: Any) -> Any:
     """What a file begins with, without a byte-order mark."""
-    return block[3:] if bytes(block[:3]) == codecs.BOM_UTF8 else block
+    view = memoryview(block)
+    return view[3:] if bytes(view[:3]) == codecs.BOM_UTF8 else block
 
 
 def _n_missing(start: bytes) -> int:
@@ -271,11 +276,12 @@ def lines_of(stream: Any, path: Path, size: int, start: int = 0) -> Iterator[Tex
         CorpusError: it is not UTF-8; with the offset.
     """
     for block, offset in _line_blocks(stream, size, start):
-        lines = Texts.whole(block, line_bounds(block))
-        if n_valid(block) == len(block) and (offset or without_mark(block) is block):
-            yield lines
+        utf8, bounds = checked_utf8(block), line_bounds(block)
+        if utf8 is not None and (offset or without_mark(block) is block):
+            yield Texts.whole(utf8, bounds)
         else:
-            yield from (Texts.of([line]) for line in checked(lines, path, offset) if line)
+            lines = checked(Texts.whole(block, bounds), path, offset)
+            yield from (Texts.of([line]) for line in lines if line)
 
 
 def _line_blocks(stream: Any, size: int, offset: int) -> Iterator[tuple[NDArray[np.uint8], int]]:
@@ -305,7 +311,7 @@ def _json_lines(stream: Any, path: Path, field: str, block_size: int, start: int
 
 def _json_line(line: bytes, number: LineNumber, offset: int, path: Path, field: str) -> Iterator[Texts]:
     """The text of one line, by Python's reader."""
-    for data in checked([line], path, offset):
+    for data in map(bytes, checked([line], path, offset)):
         if not data.strip():
             continue
         try:
@@ -354,11 +360,11 @@ def _texts_of(column: Any) -> Texts | None:
         return None
     utf8, bounds = column_utf8(column)
     bounds = np.concatenate([bounds[:1], bounds[1:][np.diff(bounds) > 0]])
-    used = utf8[bounds[0] : bounds[-1]]
+    used = checked_utf8(utf8[bounds[0] : bounds[-1]])
     begins_inside = (utf8[bounds[:-1]] & 0xC0) == 0x80
-    if n_valid(used) != len(used) or begins_inside.any():
+    if used is None or begins_inside.any():
         return None
-    return Texts.whole(utf8, bounds)
+    return Texts.whole(used, bounds - bounds[0])
 
 
 def encode(text: object, origin: str, number: object) -> bytes:

@@ -20,7 +20,7 @@ class Texts:
     Tokenizers take it as a batch, like a column of an Arrow table.
 
     Args:
-        utf8: Bytes, or read-only uint8; piece i is utf8[bounds[i]:bounds[i + 1]].
+        utf8: `Utf8`, bytes or read-only uint8; piece i is utf8[bounds[i]:bounds[i + 1]].
         bounds: int64, n + 1.
         is_end: bool, n: whether the document ends with the piece.
     Example:

@@ -26,6 +26,7 @@ from hf_scaffold._core.text_encoder import (
     rows_as_lists,
     rules_of,
 )
+from hf_scaffold._core.text_reader import Utf8, checked_utf8, json_texts
 from hf_scaffold._core.token_decoder import TokenDecoder
 
 REFUSED = (ValueError, OverflowError, IndexError, MemoryError, TypeError)
@@ -404,6 +405,57 @@ def test_ids_that_are_too_large_to_be_short(n):
     for largest in (65536, HIGHEST):
         with pytest.raises(OverflowError, match="too large for uint16"):
             encode(largest)
+
+
+def test_what_is_known_to_be_utf8():
+    text = "aé語🙂".encode()
+    for data in (text, memoryview(text), np.frombuffer(text, np.uint8), bytearray(text)):
+        assert bytes(checked_utf8(data)) == text
+    for data in (b"\xff", text[:-1], b"\x80", b"\xed\xa0\x80"):
+        assert checked_utf8(data) is None
+    assert len(Utf8()) == len(checked_utf8(b"")) == 0
+    assert bytes(Utf8()) == bytes(checked_utf8(b"")) == b""
+    with pytest.raises(TypeError):
+        checked_utf8("text")
+
+
+def test_what_is_known_to_be_utf8_can_not_be_changed():
+    data = np.frombuffer("é語".encode(), np.uint8).copy()
+    utf8 = checked_utf8(data)
+    data[:] = 0xFF
+    assert bytes(utf8).decode() == "é語"
+    assert memoryview(utf8).readonly
+    assert len(Utf8(b"\xff")) == 0  # whatever it is called with
+
+
+def test_json_lines_may_be_written_to_meanwhile():
+    """What is then read is UTF-8 or left to Python's reader."""
+    data = np.frombuffer(b'{"text": "%s"}\n' % ("é" * 40_000).encode(), np.uint8).copy()
+    stop = []
+
+    def write():
+        while not stop:
+            data[40_000] ^= 0x40
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        for _ in range(200):
+            utf8, _, n_lines, _ = json_texts(data, b"text")
+            assert len(utf8) == 80_000 * n_lines
+            assert checked_utf8(bytes(utf8)) is not None
+        stop.append(True)
+        writing.result(60)
+
+
+def test_offsets_may_lie_inside_the_characters_of_utf8():
+    text = "aé語🙂".encode() * 3
+    encoder, utf8 = plain_encoder(), checked_utf8(text)
+    for begin, end in itertools.combinations_with_replacement(range(len(text) + 1), 2):
+        offsets = int64(begin, end)
+        found = encoder.encode_utf8(utf8, offsets, NONE)
+        expected = encoder.encode_utf8(text, offsets, NONE)
+        assert [part.tolist() for part in found[:2]] == [part.tolist() for part in expected[:2]]
+        assert found[2] == expected[2] == ([] if checked_utf8(text[begin:end]) is not None else [0])
 
 
 def test_utf8_may_be_written_to_meanwhile():
