@@ -111,10 +111,11 @@ public:
     void prepare() {
         if (is_prepared_) return;
         if (by_character_) {
-            spelling_ = Spelling(characters_, rules_.in_order());
+            spelling_ = Spelling(characters_, rules_.in_order(), writes_bytes_);
             if (spelling_.is_usable()) {
                 seams_ = Seams(characters_, rules_.in_order());
-                prepared_ = std::make_unique<LinearBpe>(spelling_.byte_ids(), spelling_.take_rules());
+                prepared_ = std::make_unique<LinearBpe>(
+                    spelling_.byte_ids(), spelling_.take_rules(), spelling_.n_character_rules());
             }
         } else {
             prepared_ = std::make_unique<LinearBpe>(byte_ids_, rules_.in_order());
@@ -153,7 +154,6 @@ public:
                 return;
             }
         }
-        if (writes_bytes_) bytes = ByteAlphabet::write(bytes, n, work.written);
         const LinearBpe* const linear = linear_.load(std::memory_order_acquire);
         if (linear != nullptr) {
             if (by_character_) {
@@ -163,6 +163,7 @@ public:
                 return;
             }
         }
+        if (writes_bytes_) bytes = ByteAlphabet::write(bytes, n, work.written);
         read(bytes, n, work);
         if (work.nodes.size() <= SHORT) {
             merge_by_scanning(work);

@@ -13,7 +13,7 @@ class ByteAlphabet {
 public:
     // Writes the bytes in this alphabet, as UTF-8, to `room`; the result is valid as long as that stays.
     static const byte_t* write(const byte_t* bytes, std::size_t& n, std::vector<byte_t>& room) {
-        static const std::array<Written, 256> alphabet = make();
+        const std::array<Written, 256>& alphabet = all();
         room.resize(2 * n);
         byte_t* out = room.data();
         for (std::size_t i = 0; i < n; ++i) {
@@ -26,12 +26,18 @@ public:
         return room.data();
     }
 
-private:
     struct Written {
         byte_t bytes[2];
         std::size_t n;
     };
 
+    // By byte.
+    static const std::array<Written, 256>& all() {
+        static const std::array<Written, 256> alphabet = make();
+        return alphabet;
+    }
+
+private:
     static bool is_printable(unsigned byte) {
         return (byte > 0x20 && byte < 0x7F) || (byte > 0xA0 && byte != 0xAD && byte <= 0xFF);
     }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "byte_alphabet.hpp"
 #include "hash_seed.hpp"
 #include "linear_bpe.hpp"
 #include "utf8.hpp"
@@ -130,7 +131,8 @@ private:
 // Pre-tokens of characters as bytes that LinearBpe reads, and rules that make characters of those.
 //
 // A character is built from its UTF-8 by rules that come before all others: the first two bytes, then the third, then
-// the fourth. They never join bytes of two characters. Where affixes count, a byte that UTF-8 never has goes before each
+// the fourth. They never join bytes of two characters. Characters of the byte-level alphabet need no such rules: they
+// are the bytes that they stand for. Where affixes count, a byte that UTF-8 never has goes before each
 // character that continues, and another after the last one; further rules join these with the characters. What a
 // character has no token for, and what is only part of one, gets an id of its own: *loose* ones are replaced in the end.
 class Spelling {
@@ -139,23 +141,29 @@ public:
 
     Spelling() = default;
 
-    // Takes the rules in rank order. O(size of both).
-    Spelling(const CharacterTable& characters, const std::vector<Rule>& rules) : byte_ids_(256, NO_ID) {
+    // Takes the rules in rank order. If it `reads_bytes`, characters are those of the byte-level alphabet, and pre-tokens
+    // are given before they are written in it. O(size of both).
+    Spelling(const CharacterTable& characters, const std::vector<Rule>& rules, bool reads_bytes)
+        : reads_bytes_(reads_bytes), byte_ids_(256, NO_ID) {
         if (!find_first_loose(characters, rules) || !are_apart(characters, rules)) return;
         std::vector<Rule> marked, ending;
         for (const auto& [key, forms] : characters.forms_) {
             marks_continuing_ |= forms[0] != forms[2] || forms[1] != forms[3];
             marks_end_ |= forms[0] != forms[1] || forms[2] != forms[3];
         }
-        for (unsigned byte = 0; byte < 256; ++byte) {
-            const auto single = characters.forms_.find(byte);
-            byte_ids_[byte] = byte < 0x80 && single != characters.forms_.end() && single->second[0] != NO_ID
-                                  ? single->second[0]
-                                  : new_loose({static_cast<byte_t>(byte)});
+        for (unsigned byte = 0; byte < 256; ++byte) byte_ids_[byte] = id_of(characters, character_of(byte));
+        parts_.clear();
+        for (unsigned byte = 0; reads_bytes_ && byte < CONTINUES; ++byte) {
+            const Bytes character = character_of(byte);
+            const auto found = characters.forms_.find(key_of(character));
+            if (found == characters.forms_.end()) continue;
+            add_character({{static_cast<byte_t>(byte)}, 1}, character, found->second, marked, ending);
+        }
+        for (const auto& [key, forms] : characters.forms_) {
+            if (!reads_bytes_) add_character(bytes_of(key), bytes_of(key), forms, marked, ending);
         }
         parts_.clear();
-        for (const auto& [key, forms] : characters.forms_) add_character(key, forms, marked, ending);
-        parts_.clear();
+        n_character_rules_ = rules_.size();
         for (const std::vector<Rule>* more : {&std::as_const(marked), &std::as_const(ending), &rules}) {
             rules_.insert(rules_.end(), more->begin(), more->end());
         }
@@ -166,6 +174,8 @@ public:
     bool is_usable() const { return is_usable_; }
     const std::vector<token_id_t>& byte_ids() const { return byte_ids_; }
     std::vector<Rule> take_rules() { return std::move(rules_); }
+    // How many of them make characters of bytes; they are the first.
+    std::size_t n_character_rules() const { return n_character_rules_; }
 
     // The pre-token with its marks, in `room` if there are any; null for what is not UTF-8.
     const byte_t* spell(const byte_t* bytes, std::size_t& n, std::vector<byte_t>& room) const {
@@ -174,7 +184,8 @@ public:
         room.resize(marks_continuing_ ? 2 * n + 1 : n + 1);
         byte_t* out = room.data();
         for (const byte_t *at = bytes, *const end = bytes + n; at != end; ++at) {
-            if (marks_continuing_ && at != bytes && (*at & 0xC0) != 0x80) *out++ = CONTINUES;
+            const bool begins = reads_bytes_ || (*at & 0xC0) != 0x80;
+            if (marks_continuing_ && begins && at != bytes) *out++ = CONTINUES;
             *out++ = *at;
         }
         if (marks_end_ && n != 0) *out++ = ENDS;
@@ -243,10 +254,29 @@ private:
             rules.begin(), rules.end(), [&](const Rule& rule) { return is_fixed(rule.left) || is_fixed(rule.right); });
     }
 
-    token_id_t new_loose(std::initializer_list<byte_t> bytes) {
-        Bytes loose{{}, bytes.size()};
-        std::copy(bytes.begin(), bytes.end(), loose.bytes.begin());
-        return new_loose(loose);
+    // The character that a byte stands for; or, where it is only part of one or a mark, the byte itself.
+    Bytes character_of(unsigned byte) const {
+        if (!reads_bytes_ || byte >= CONTINUES) return {{static_cast<byte_t>(byte)}, 1};
+        const ByteAlphabet::Written& written = ByteAlphabet::all()[byte];
+        return {{written.bytes[0], written.bytes[1]}, written.n};
+    }
+
+    token_id_t id_of(const CharacterTable& characters, const Bytes& character) {
+        const auto found = characters.forms_.find(key_of(character));
+        return found != characters.forms_.end() && found->second[0] != NO_ID ? found->second[0] : new_loose(character);
+    }
+
+    static std::uint32_t key_of(const Bytes& character) {
+        return CharacterTable::key(character.bytes.data(), character.n);
+    }
+
+    static Bytes bytes_of(std::uint32_t key) {
+        Bytes character{{}, 0};
+        for (int shift = 24; shift >= 0; shift -= 8) {
+            const byte_t byte = static_cast<byte_t>(key >> shift);
+            if (byte != 0 || shift == 0) character.bytes[character.n++] = byte;
+        }
+        return character;
     }
 
     token_id_t new_loose(const Bytes& bytes) {
@@ -254,25 +284,21 @@ private:
         return first_loose_ + static_cast<token_id_t>(loose_.size() - 1);
     }
 
-    // Adds the rules that make a character of its bytes, and those that join it with marks.
+    // Adds the rules that make a character of how it is spelled, and those that join it with marks.
     void add_character(
-        std::uint32_t key, const CharacterTable::Forms& forms, std::vector<Rule>& marked, std::vector<Rule>& ending) {
-        Bytes character{{}, 0};
-        for (int shift = 24; shift >= 0; shift -= 8) {
-            const byte_t byte = static_cast<byte_t>(key >> shift);
-            if (byte != 0 || shift == 0) character.bytes[character.n++] = byte;
-        }
+        const Bytes& spelled, const Bytes& character, const CharacterTable::Forms& forms, std::vector<Rule>& marked,
+        std::vector<Rule>& ending) {
         const auto or_loose = [&](token_id_t token) { return token != NO_ID ? token : new_loose(character); };
-        token_id_t bare = byte_ids_[character.bytes[0]];
-        std::uint32_t part = character.bytes[0];
-        for (std::size_t i = 1; i < character.n; ++i) {
-            part = part << 8 | character.bytes[i];
+        token_id_t bare = byte_ids_[spelled.bytes[0]];
+        std::uint32_t part = spelled.bytes[0];
+        for (std::size_t i = 1; i < spelled.n; ++i) {
+            part = part << 8 | spelled.bytes[i];
             token_id_t& made = parts_.try_emplace(part, NO_ID).first->second;
             if (made == NO_ID) {
                 Bytes beginning = character;
                 beginning.n = i + 1;
-                made = i + 1 == character.n && forms[0] != NO_ID ? forms[0] : new_loose(beginning);
-                rules_.push_back({bare, byte_ids_[character.bytes[i]], made});
+                made = i + 1 == spelled.n && forms[0] != NO_ID ? forms[0] : new_loose(beginning);
+                rules_.push_back({bare, byte_ids_[spelled.bytes[i]], made});
             }
             bare = made;
         }
@@ -287,10 +313,12 @@ private:
         }
     }
 
+    bool reads_bytes_ = false;
     bool is_usable_ = false, marks_continuing_ = false, marks_end_ = false;
     token_id_t first_loose_ = 0;
     std::vector<token_id_t> byte_ids_;
     std::vector<Rule> rules_;
+    std::size_t n_character_rules_ = 0;
     std::vector<Bytes> loose_;                                        // by id
     std::unordered_map<std::uint32_t, token_id_t, KeyedHash> parts_;  // while making: what some bytes become
 };

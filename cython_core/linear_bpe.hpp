@@ -36,13 +36,14 @@ public:
         token_id_t left, right, merged;
     };
 
-    // The token of each byte, or NO_ID; and the rules in rank order. O(size of the rules and the tokens they make).
-    LinearBpe(const std::vector<token_id_t>& byte_ids, const std::vector<Rule>& rules) {
+    // The token of each byte, or NO_ID; and the rules in rank order. The first n_character_rules may make characters of
+    // bytes, if no rule among them joins bytes of two characters. O(size of the rules and the tokens they make).
+    LinearBpe(
+        const std::vector<token_id_t>& byte_ids, const std::vector<Rule>& rules, std::size_t n_character_rules = 0) {
         Making making(rules.size());
         is_odd_ = rules.size() >= MOST_TOKENS - 256;
         if (is_odd_) return;
         pairs_.assign(slots_for(rules.size()), 0);
-        filter_.assign(pairs_.size() / 4, 0);
         made_of_two_.assign(std::size_t{1} << 16, NONE);
         tokens_.reserve(rules.size() + 256);
         ids_.reserve(rules.size() + 256);
@@ -51,9 +52,11 @@ public:
             if (byte_ids[byte] != NO_ID) add_byte(static_cast<byte_t>(byte), byte_ids[byte], making);
         }
         if (tokens_.empty()) is_odd_ = true;
-        for (const Rule& rule : rules) {
+        n_atoms_ = n_bytes_;
+        for (std::size_t i = 0; i < rules.size(); ++i) {
             if (is_odd_) return;
-            add_rule(rule, making);
+            add_rule(rules[i], making);
+            if (i < n_character_rules) n_atoms_ = static_cast<number_t>(tokens_.size());
         }
         grow_trie(making);
     }
@@ -95,10 +98,10 @@ public:
         Steps steps(interrupt);
         for (;;) {
             steps.next();
+            if (token != NONE && at != bytes && are_joined(at)) token = follower(last[-1], token, steps_left);
             if (token != NONE) {
                 const byte_t* const next = at + tokens_[token].length;
-                if (!(any_dead && work.is_dead[static_cast<std::size_t>(next - bytes)]) &&
-                    (at == bytes || !are_joined(at) || are_neighbours(last[-1], token, NONE, steps_left))) {
+                if (!(any_dead && work.is_dead[static_cast<std::size_t>(next - bytes)])) {
                     *last++ = token;
                     if (next == end) break;
                     at = next;
@@ -144,7 +147,7 @@ private:
     using number_t = std::uint32_t;
     static constexpr number_t NONE = std::numeric_limits<number_t>::max();
     static constexpr unsigned NUMBER_BITS = 21;
-    static constexpr std::size_t MOST_TOKENS = std::size_t{1} << NUMBER_BITS, MOST_NODES = std::size_t{1} << 24;
+    static constexpr std::size_t MOST_TOKENS = std::size_t{1} << NUMBER_BITS, MOST_NODES = std::size_t{1} << 23;
     static constexpr std::size_t SOME_STEPS = 1024, MOST_STEPS = 16;  // for rules and tokens; and for each byte
     static constexpr std::size_t LONG = 32, FEW_RUNS = 64;
     static constexpr std::size_t SHORT = 16, SHORT_TOKEN = 4;  // bytes
@@ -153,14 +156,20 @@ private:
         number_t left, right;
         number_t shorter;  // the longest token that this one begins with
         std::uint32_t length;
+        std::uint64_t followers, leaders;  // what it is merged with, on its right and left: some tokens share a bit
     };
 
-    // A place in the trie of all tokens.
+    // A place in the trie of all tokens: a double array (Aoe 1989). A child is as far from where its parent's children
+    // begin as the byte says that leads to it. No two nodes' children begin at the same place, so that byte also says
+    // whose child it is.
     struct Node {
-        std::uint64_t longest : 22;   // token on the way here
-        std::uint64_t children : 25;  // the first one's place
-        std::uint64_t n_children : 9;
+        std::uint32_t children : 23;  // where they begin
+        std::uint32_t is_child : 1;
+        std::uint32_t byte : 8;  // that leads here
+
+        bool is_reached_by(byte_t by) const { return is_child && byte == by; }
     };
+    static constexpr std::size_t REACH = 256;  // of a node's children
 
     // ---- making
 
@@ -187,7 +196,7 @@ private:
         making.number_of[static_cast<std::size_t>(id)] = n_bytes_++;
         making.begins.push_back(making.bytes.size());
         making.bytes.push_back(byte);
-        tokens_.push_back({NONE, NONE, NONE, 1});
+        tokens_.push_back({NONE, NONE, NONE, 1, 0, 0});
         ids_.push_back(id);
     }
 
@@ -226,7 +235,7 @@ private:
             making.bytes.resize(end + n);
             std::memcpy(&making.bytes[end], &making.bytes[making.begins[part]], n);
         }
-        tokens_.push_back({left, right, NONE, length});
+        tokens_.push_back({left, right, NONE, length, 0, 0});
         ids_.push_back(rule.merged);
         add_pair(left, right, number);
         if (length == 2) made_of_two_[joint(&making.bytes[making.begins[number] + 1])] = number;
@@ -352,7 +361,7 @@ private:
             --steps_left;
             if (merged(left, right) < limit) return false;
             // Undo the last merge; of two by the same rule, the one on the right.
-            if (std::max(left, right) < n_bytes_) return true;
+            if (std::max(left, right) < n_atoms_) return true;
             if (left > right) {
                 limit = left;
                 left = tokens_[left].right;
@@ -363,6 +372,12 @@ private:
         }
     }
 
+    // The longest token that may follow `left`: this one, or one that it begins with; or NONE.
+    number_t follower(number_t left, number_t token, std::size_t& steps_left) const {
+        while (token != NONE && !are_neighbours(left, token, NONE, steps_left)) token = tokens_[token].shorter;
+        return token;
+    }
+
     // The byte before `at` and the one there, as one number.
     static std::size_t joint(const byte_t* at) { return static_cast<std::size_t>(at[-1]) << 8 | at[0]; }
     bool are_joined(const byte_t* at) const { return joints_[joint(at)]; }
@@ -371,10 +386,13 @@ private:
         return static_cast<std::uint64_t>(left) << NUMBER_BITS | right;
     }
 
+    // The bit of 64 that stands for a token.
+    static unsigned bit_of(number_t token) { return token * 0x9E3779B9 >> 26; }
+
     // The token that a pair makes, or NONE.
     number_t merged(number_t left, number_t right) const {
+        if (!(tokens_[left].followers >> bit_of(right) & tokens_[right].leaders >> bit_of(left) & 1)) return NONE;
         const std::uint64_t pair = pair_of(left, right), hash = key_.of(pair);
-        if (!(filter_[(hash >> 38) & (filter_.size() - 1)] >> (hash >> 32 & 63) & 1)) return NONE;
         const std::size_t mask = pairs_.size() - 1;
         for (std::size_t i = hash & mask; pairs_[i] != 0; i = (i + 1) & mask) {
             if (pairs_[i] >> NUMBER_BITS == pair) return pairs_[i] & (MOST_TOKENS - 1);
@@ -384,7 +402,8 @@ private:
 
     void add_pair(number_t left, number_t right, number_t made) {
         const std::uint64_t pair = pair_of(left, right), hash = key_.of(pair);
-        filter_[(hash >> 38) & (filter_.size() - 1)] |= std::uint64_t{1} << (hash >> 32 & 63);
+        tokens_[left].followers |= std::uint64_t{1} << bit_of(right);
+        tokens_[right].leaders |= std::uint64_t{1} << bit_of(left);
         const std::size_t mask = pairs_.size() - 1;
         std::size_t i = hash & mask;
         while (pairs_[i] != 0) i = (i + 1) & mask;
@@ -394,18 +413,17 @@ private:
     // The longest token at `at`; NONE if its byte has none.
     number_t longest_at(const byte_t* at, const byte_t* end, std::size_t& steps_left) const {
         if (end - at < 2 || !are_joined(at + 1)) return longest_of_byte_[*at];
-        const std::uint32_t two = after_two_[joint(at + 1)];
-        if (two == 0) return longest_of_byte_[*at];
-        const Node* node = &nodes_[two];
-        std::uint32_t n_passed = 0;
-        for (at += 2; at != end; ++at) {
-            const std::size_t i = index_of(*at, &labels_[node->children], node->n_children);
-            ++n_passed;
-            if (i == node->n_children) break;
-            node = &nodes_[node->children + i];
+        std::uint32_t node = after_two_[joint(at + 1)];
+        if (node == 0) return longest_of_byte_[*at];
+        at += 2;
+        const byte_t* const begin = at;
+        for (; at != end; ++at) {
+            const std::uint32_t child = nodes_[node].children + *at;
+            if (!nodes_[child].is_reached_by(*at)) break;
+            node = child;
         }
-        steps_left -= std::min<std::size_t>(steps_left, n_passed);
-        return node->longest;
+        steps_left -= std::min(steps_left, static_cast<std::size_t>(at - begin) + 1);
+        return longest_[node];
     }
 
     // Tokens that begin with the bytes that lead to a node, and go on.
@@ -417,25 +435,60 @@ private:
 
     // Those of them that go on with one byte; the first one that was made.
     struct Group {
+        byte_t byte;
         number_t first;
         std::size_t begin, end;
     };
 
-    // Children lie side by side, the earliest made first, followed by what is below that one: a token made early is on
-    // few cache lines. The tokens below a node are sorted by their next byte, and so on. O(bytes of all tokens).
-    void grow_trie(const Making& making) {
-        std::size_t most = 1;
-        for (const Token& token : tokens_) most += token.right == NONE ? 1 : tokens_[token.right].length;
-        if (most >= MOST_NODES) {
-            is_odd_ = true;
-            return;
+    // Which places of the trie are taken, and where children begin; a bit for each place.
+    class Plan {
+    public:
+        // Takes places for the children that these bytes lead to, as near to the others as some search finds; returns
+        // where they begin. The first places stay free: leaves have their children there.
+        std::uint32_t place_for(const std::vector<Group>& groups) {
+            std::size_t place = std::max(end_, 2 * REACH) - REACH;
+            std::uint64_t free = 0;
+            for (;; place += 64) {
+                const std::size_t n_words = (place + REACH) / 64 + 2;
+                if (taken_.size() < n_words) {
+                    taken_.resize(2 * n_words);
+                    begun_.resize(2 * n_words);
+                }
+                free = ~window(begun_, place);
+                for (const Group& group : groups) free &= ~window(taken_, place + group.byte);
+                if (free != 0) break;
+            }
+            place += trailing_zeros(free);
+            set(begun_, place);
+            for (const Group& group : groups) {
+                set(taken_, place + group.byte);
+                end_ = std::max(end_, place + group.byte + 1);
+            }
+            return static_cast<std::uint32_t>(place);
         }
-        nodes_.reserve(most);
-        labels_.reserve(most + 16);
-        nodes_.push_back({});
-        labels_.push_back(0);
+
+    private:
+        using Bits = std::vector<std::uint64_t>;
+
+        // 64 bits.
+        static std::uint64_t window(const Bits& bits, std::size_t at) {
+            const std::uint64_t low = bits[at / 64] >> at % 64;
+            return at % 64 == 0 ? low : low | bits[at / 64 + 1] << (64 - at % 64);
+        }
+        static void set(Bits& bits, std::size_t at) { bits[at / 64] |= std::uint64_t{1} << at % 64; }
+
+        Bits taken_, begun_;
+        std::size_t end_ = 0;
+    };
+
+    // The tokens below a node are sorted by their next byte, and so on, those made earlier first: a token made early is
+    // on few cache lines. O(bytes of all tokens).
+    void grow_trie(const Making& making) {
         longest_of_byte_.fill(NONE);
         after_two_.assign(std::size_t{1} << 16, 0);
+        nodes_.resize(REACH);
+        longest_.assign(REACH, NONE);
+        Plan plan;
         std::vector<number_t> tokens(tokens_.size()), spare;
         for (number_t i = 0; i < tokens.size(); ++i) tokens[i] = i;
         std::vector<Below> left{{0, 0, 0, tokens.size()}};
@@ -446,12 +499,19 @@ private:
             const std::size_t n_left = left.size();
             sort_by_byte(making, below, tokens, spare);
             find_groups(making, below, tokens, groups);
-            nodes_[below.node].children = nodes_.size();
-            nodes_[below.node].n_children = groups.size();
-            for (const Group& group : groups) add_child(making, below, group, tokens, left);
+            const std::uint32_t children = plan.place_for(groups);
+            if (children >= MOST_NODES) {
+                is_odd_ = true;
+                return;
+            }
+            if (nodes_.size() < children + REACH) {
+                nodes_.resize(2 * (children + REACH));
+                longest_.resize(nodes_.size());
+            }
+            nodes_[below.node].children = children;
+            for (const Group& group : groups) add_child(below, group, children + group.byte, tokens, left);
             std::reverse(left.begin() + static_cast<std::ptrdiff_t>(n_left), left.end());
         }
-        labels_.resize(labels_.size() + 16);
     }
 
     static void find_groups(
@@ -460,7 +520,7 @@ private:
         byte_t last = 0;
         for (std::size_t i = below.begin; i != below.end; ++i) {
             const byte_t byte = making.byte_of(tokens[i], below.depth);
-            if (i == below.begin || byte != last) groups.push_back({tokens[i], i, i});
+            if (i == below.begin || byte != last) groups.push_back({byte, tokens[i], i, i});
             groups.back().first = std::min(groups.back().first, tokens[i]);
             groups.back().end = i + 1;
             last = byte;
@@ -469,10 +529,8 @@ private:
     }
 
     void add_child(
-        const Making& making, const Below& below, const Group& group, std::vector<number_t>& tokens,
+        const Below& below, const Group& group, std::uint32_t child, std::vector<number_t>& tokens,
         std::vector<Below>& left) {
-        const byte_t label = making.byte_of(group.first, below.depth);
-        const auto child = static_cast<std::uint32_t>(nodes_.size());
         number_t token = NONE;  // that ends here
         std::size_t begin = group.begin;
         for (std::size_t i = begin; i != group.end; ++i) {
@@ -480,11 +538,11 @@ private:
             token = tokens[i];
             std::swap(tokens[i], tokens[begin++]);
         }
-        if (token != NONE && below.node != 0) tokens_[token].shorter = nodes_[below.node].longest;
-        nodes_.push_back({token != NONE ? token : nodes_[below.node].longest, 0, 0});
-        labels_.push_back(label);
-        if (below.depth == 0) longest_of_byte_[label] = token;
-        if (below.depth == 1) after_two_[static_cast<std::size_t>(labels_[below.node]) << 8 | label] = child;
+        if (token != NONE) tokens_[token].shorter = longest_[below.node];
+        nodes_[child] = {0, 1, group.byte};
+        longest_[child] = token != NONE ? token : longest_[below.node];
+        if (below.depth == 0) longest_of_byte_[group.byte] = token;
+        if (below.depth == 1) after_two_[static_cast<std::size_t>(nodes_[below.node].byte) << 8 | group.byte] = child;
         if (begin != group.end) left.push_back({child, below.depth + 1, begin, group.end});
     }
 
@@ -508,12 +566,13 @@ private:
     std::vector<Token> tokens_;
     std::vector<token_id_t> ids_;
     std::vector<std::uint64_t> pairs_;          // hash table: a pair and what it makes, or 0
-    std::vector<std::uint64_t> filter_;         // a bit for each pair, by other bits of the same hash
     std::bitset<std::size_t{1} << 16> joints_;  // which bytes may be neighbours in a token
     std::vector<number_t> made_of_two_;         // by two bytes
     std::vector<Node> nodes_;
-    std::vector<byte_t> labels_;  // by node: the byte that leads there
+    std::vector<number_t> longest_;  // by node: the longest token on the way there
     number_t n_bytes_ = 0;
+    // Bytes, and characters made of those: nothing joins parts of two characters.
+    number_t n_atoms_ = 0;
     std::vector<std::uint32_t> after_two_;  // by two bytes: the node there, or 0
     std::array<number_t, 256> longest_of_byte_{};
     bool is_odd_ = false;

@@ -4,7 +4,6 @@
 // with the same results.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -218,15 +217,6 @@ std::uint64_t bits_of_64(const unsigned char* bytes, Test test) {
     return Bytes16::bits(
         test(Bytes16::load(bytes)), test(Bytes16::load(bytes + 16)), test(Bytes16::load(bytes + 32)),
         test(Bytes16::load(bytes + 48)));
-}
-
-// Where `byte` first is among the n at `bytes`; n if it is not there. Bytes up to the next multiple of 16 may be read.
-inline std::size_t index_of(unsigned char byte, const unsigned char* bytes, std::size_t n) {
-    for (std::size_t i = 0; i < n; i += 16) {
-        const unsigned found = Bytes16::load(bytes + i).equal(byte).bits();
-        if (found != 0) return std::min(n, i + trailing_zeros(found));
-    }
-    return n;
 }
 
 // Starts loading the cache line of `address`.

@@ -111,21 +111,6 @@ static void show_valid(const byte_t* begin, std::size_t size) {
     }
 }
 
-static void show_places(const byte_t* begin, std::size_t size) {
-    std::vector<byte_t> padded(begin, begin + size);
-    padded.resize(size + 16);
-    std::uint64_t hash = 0;
-    for (unsigned byte = 0; byte < 256; ++byte) {
-        const std::size_t place = index_of(static_cast<byte_t>(byte), padded.data(), size);
-        const void* found = size == 0 ? nullptr : std::memchr(begin, static_cast<int>(byte), size);
-        const std::size_t wanted =
-            found == nullptr ? size : static_cast<std::size_t>(static_cast<const byte_t*>(found) - begin);
-        if (place != wanted) std::printf(" byte %u IS ELSEWHERE", byte);
-        hash = digest(&place, sizeof place, hash);
-    }
-    std::printf(" %016llx\n", static_cast<unsigned long long>(hash));
-}
-
 int main(int n_arguments, char** arguments) {
     if (n_arguments != 4) return 2;
     const std::string texts = content(arguments[1]), lines = content(arguments[3]);
@@ -150,7 +135,7 @@ int main(int n_arguments, char** arguments) {
         show_windows<true>(begin, begin + size);
         show_transcoded(begin, begin + size);
         show_valid(begin, size);
-        show_places(begin, size);
+        std::printf("\n");
         at += size;
     }
     std::vector<char> out(lines.size() + JsonLines::SPARE);

@@ -50,6 +50,28 @@ def test_any_model_encodes_as_tokenizers_does(seed):
 
 
 @pytest.mark.parametrize("seed", range(20))
+def test_characters_of_the_byte_level_alphabet_may_have_affixes(seed):
+    rng = random.Random(seed)
+    for _ in range(10):
+        alphabet = [*set(bytes_to_symbols("aé日 ".encode())), "ÿ", "þ"]  # UTF-8 has no bytes 0xFF and 0xFE
+        tokenizer_json, scaffold_json = character_models.random_model(rng, characters=sorted(alphabet))
+        content = json.loads(tokenizer_json)
+        content |= {"normalizer": None, "added_tokens": []}
+        content["pre_tokenizer"] = json.loads(pre_tokenizers.ByteLevel(False).__getstate__())
+        files = json.dumps(content), scaffold_json
+        encoder, encode = twins(files)
+        assert encoder.why_general is None
+        texts = ["".join(rng.choices("aé日 þÿb", k=rng.choice([1, 2, 5, 40]))) for _ in range(40)]
+        expected = [encode(text) for text in texts]
+        for _ in range(2):  # by merging; then prepared, and from the cache
+            assert [encoder.encode(text) for text in texts] == expected
+            prepare(encoder)
+        again, _ = twins(files)
+        prepare(again)
+        assert again.encode_batch(texts) == expected
+
+
+@pytest.mark.parametrize("seed", range(20))
 def test_dropout_is_the_oracles(seed):
     """Of the whole text at once, whether or not it is encoded in parts without dropout."""
     rng = random.Random(seed)
