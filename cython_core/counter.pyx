@@ -41,6 +41,7 @@ cdef extern from "pretoken_table.hpp" namespace "hf_scaffold" nogil:
         size_t longest_probe()
         void merge(const PretokenTable& other, Interrupt&) except +
         size_t size()
+        size_t n_bytes()
         vector[CountedPretoken] sorted(Interrupt&) except +
 
 
@@ -191,6 +192,11 @@ cdef class PretokenCounter:
 
     def __len__(self):
         return self.counts.get().size()
+
+    @property
+    def n_bytes(self):
+        """The memory it takes; up to three times as much while it grows, and twice as much in `table`."""
+        return self.counts.get().n_bytes()
 
     @property
     def longest_probe(self):

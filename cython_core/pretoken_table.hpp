@@ -79,6 +79,9 @@ public:
 
     std::size_t size() const { return size_; }
 
+    // Of memory; three times as much while it grows.
+    std::size_t n_bytes() const { return (last_ + 1) * sizeof(Slot) + arena_.capacity(); }
+
     // The most slots a look-up visits. O(slots).
     std::size_t longest_probe() const {
         std::size_t longest = 0;

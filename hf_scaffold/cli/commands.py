@@ -106,6 +106,7 @@ def count(
     num_workers: options.WorkersOption = None,
     max_pretoken_length: options.LongestOption = MAX_PRETOKEN_LENGTH,
     part: options.PartOption = None,
+    max_memory: options.CountingMemory = None,
 ) -> None:
     """Count the pre-tokens of a corpus, to train on them later; or add up tables of such counts.
 
@@ -113,14 +114,18 @@ def count(
     replaced once the new one is complete.
     """
     from hf_scaffold.cli import views, workflow
+    from hf_scaffold.tables.merging import TableSize
 
     _require_table_file(output)
     start = time.perf_counter()
-    counts = workflow.count_with_bar(
-        corpus, pre_tokenizer, alphabet, text_field, num_workers, max_pretoken_length, part
-    )
-    counts.save(output)
-    views.show_counts(counts, output, time.perf_counter() - start)
+    settings = pre_tokenizer, alphabet, text_field, num_workers, max_pretoken_length, part
+    if max_memory is not None:
+        size = workflow.count_to_file(corpus, *settings, output, max_memory)
+    else:
+        counts = workflow.count_with_bar(corpus, *settings)
+        counts.save(output)
+        size = TableSize(len(counts), counts.total, counts.n_bytes, counts.parts)
+    views.show_table(size, output, time.perf_counter() - start)
 
 
 @app.command(epilog=_example("merge-counts part-*.parquet -o all.parquet --max-memory 4G"))

@@ -378,6 +378,16 @@ MaxMemory = Annotated[
     str,
     typer.Option("--max-memory", metavar="SIZE", help="Memory to take, such as 4G; 512M at least."),
 ]
+CountingMemory = Annotated[
+    str | None,
+    typer.Option(
+        "--max-memory",
+        metavar="SIZE",
+        help="Memory to take, such as 4G; 512M at least. What doesn't fit goes beside FILE, and is added up "
+        "at the end. [default: no limit]",
+        show_default=False,
+    ),
+]
 CountsFile = Annotated[
     Path, typer.Option("--output", "-o", metavar="FILE", help="The table of counts, a .parquet file.")
 ]

@@ -20,13 +20,8 @@ if TYPE_CHECKING:
     from hf_scaffold.tokenizer.hub import Push
 
 
-def show_counts(counts: PreTokenCounts, path: Path, seconds: float) -> None:
-    """After `count`: the table's size."""
-    show_table(TableSize(len(counts), counts.total, counts.n_bytes, counts.parts), path, seconds)
-
-
 def show_table(size: TableSize, path: Path, seconds: float) -> None:
-    """After `merge-counts`: the table's size, and which part it is, or which it lacks."""
+    """After `count` and `merge-counts`: the table's size, and which part it is, or which it lacks."""
     terminal.facts(
         [
             ("counts", str(path)),

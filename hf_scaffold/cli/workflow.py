@@ -126,6 +126,36 @@ def count_with_bar(
         )
 
 
+def count_to_file(
+    corpus: Sequence[Path],
+    pre_tokenizer: str | None,
+    alphabet: str | None,
+    text_field: str,
+    num_workers: int | None,
+    max_pretoken_length: int,
+    part: Part | None,
+    output: Path,
+    max_memory: str,
+) -> TableSize:
+    """What `count_with_bar` gives, of text, into a file, in bounded memory."""
+    files = find_files(corpus)
+    for path in filter(_holds_counts, files):
+        raise ConfigurationError(f"{path} holds counts; merge-counts adds up tables in bounded memory")
+    with terminal.progress_bar("Counting", "bytes") as progress:
+        return count(
+            files,
+            pre_tokenizer=pre_tokenizer,
+            alphabet=alphabet,
+            text_field=text_field,
+            num_workers=num_workers,
+            max_pretoken_length=max_pretoken_length or None,
+            part=part,
+            output=output,
+            max_memory=max_memory,
+            show_progress=progress,
+        )
+
+
 def merge_with_bar(tables: Sequence[Path], output: Path, max_memory: str) -> TableSize:
     """What `merge_counts` does, with a bar meanwhile."""
     with terminal.progress_bar("Merging", "rows") as progress:

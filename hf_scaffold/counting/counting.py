@@ -1,10 +1,11 @@
 """Counting: from the text of a corpus, or of a part of it, to a table."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import overload
 
-import numpy as np
 from tokenizers.normalizers import Normalizer
 
 from hf_scaffold._core.counter import last_cut
@@ -23,14 +24,46 @@ from hf_scaffold.counting.workers import (
     resolve_workers,
     splitting_for,
 )
-from hf_scaffold.errors import CorpusError
+from hf_scaffold.errors import ConfigurationError, CorpusError
+from hf_scaffold.tables.merging import TableSize, memory_for_rows, write_sum
 from hf_scaffold.tables.parts import Parts, join_parts
+from hf_scaffold.tables.rows import Rows, is_blank, without_longer
 from hf_scaffold.text.corpus import Corpus, Progress, describe_corpus, files_of, iter_documents
 from hf_scaffold.text.parts import Part, corpus_digest
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
 from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH
 
 
+@overload
+def count(
+    corpus: Corpus,
+    *,
+    pre_tokenizer: PreTokenizerLike | None = ...,
+    normalizer: Normalizer | None = ...,
+    alphabet: str | None = ...,
+    text_field: str = ...,
+    num_workers: int | None = ...,
+    max_pretoken_length: int | None = ...,
+    part: tuple[int, int] | str | None = ...,
+    output: None = ...,
+    max_memory: None = ...,
+    show_progress: bool | Progress = ...,
+) -> PreTokenCounts: ...
+@overload
+def count(
+    corpus: Corpus,
+    *,
+    pre_tokenizer: PreTokenizerLike | None = ...,
+    normalizer: Normalizer | None = ...,
+    alphabet: str | None = ...,
+    text_field: str = ...,
+    num_workers: int | None = ...,
+    max_pretoken_length: int | None = ...,
+    part: tuple[int, int] | str | None = ...,
+    output: str | os.PathLike[str],
+    max_memory: int | str | None = ...,
+    show_progress: bool | Progress = ...,
+) -> TableSize: ...
 @knows_its_arguments
 def count(
     corpus: Corpus,
@@ -42,8 +75,10 @@ def count(
     num_workers: int | None = None,
     max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
     part: tuple[int, int] | str | None = None,
+    output: str | os.PathLike[str] | None = None,
+    max_memory: int | str | None = None,
     show_progress: bool | Progress = False,
-) -> PreTokenCounts:
+) -> PreTokenCounts | TableSize:
     """Count the pre-tokens of a corpus.
 
     The table depends on the documents and the pre-tokenizer alone: not on the documents' order, on how
@@ -73,17 +108,22 @@ def count(
             divided where no pre-token changes, other files are in the part where they begin. `merge_counts`
             and `PreTokenCounts.merge` make the table of the corpus from those of all parts, whoever counted
             them; the corpus counts as the same if the names and sizes of its files are.
+        output: The Parquet file to write the table to, as `PreTokenCounts.save` would.
+        max_memory: Bytes, or a string such as "4G", that the process takes; 512M at least. What is counted
+            then goes to the disk, beside the output, whenever it has become that large, and is added up at
+            the end: the output has the same bytes. Processes come on top. None: no limit.
         show_progress: True for a bar; or a function called in this thread as f(bytes_read, bytes_total):
             bytes on disk, and None for the total if the corpus has no known size.
     Returns:
-        PreTokenCounts, never empty unless it is of a part.
+        PreTokenCounts, never empty unless it is of a part. With an output, how large the table is.
     Raises:
         CorpusError: the corpus is empty or all whitespace, or a file or document can't be read; names it and
             the place.
         ConfigurationError: an unknown preset, or a package that is not installed.
         CountOverflowError: a count is beyond 2**63 - 1.
-    Cost: memory O(distinct pre-tokens * num_workers), whatever the size of the corpus; a long document
-        that can't be cut is held whole. Native code releases the GIL.
+        OSError: the output, or what goes to the disk, can't be written.
+    Cost: memory O(distinct pre-tokens * num_workers), or max_memory, whatever the size of the corpus; a long
+        document that can't be cut is held whole. Native code releases the GIL.
     Example:
         >>> dict(count(["the cat", "the dog"]))
         {b' cat': 1, b' dog': 1, b'the': 2}
@@ -96,6 +136,9 @@ def count(
     preset, splitting = cutter.preset, splitting_for(cutter)
     num_workers = resolve_workers(num_workers, in_threads=splitting is not None)
     cut = None if preset is None else partial(last_cut, splitting=preset)
+    if max_memory is not None and output is None:
+        raise ConfigurationError("max_memory takes an output: a table in memory may be of any size")
+    n_bytes = None if max_memory is None else memory_for_rows(max_memory)
     chosen = None if part is None else Part.checked(part)
     parts: tuple[Parts, ...] = ()
     if chosen is not None:
@@ -104,32 +147,37 @@ def count(
     with progress_shown(show_progress, "Counting", "B") as report:
         documents = iter_documents(corpus, text_field=text_field, cut=cut, part=chosen, progress=report)
         if splitting is not None:
-            counts = PreTokenCounts(*count_in_threads(documents, splitting, num_workers), cutter, parts)
+            tables = count_in_threads(documents, splitting, num_workers, n_bytes)
         else:
-            total = count_in_processes(documents, cutter, num_workers)
-            counts = PreTokenCounts._from_sorted(sorted(total.items()), cutter, parts)
-    if max_pretoken_length is not None:
-        counts = _without_longer(counts, max_pretoken_length)
-    if parts:
-        return counts
-    if not counts:
-        raise CorpusError(f"nothing to count in {describe_corpus(corpus)}: it gave no pre-tokens")
-    if all(pretoken.decode(errors="replace").isspace() for pretoken in counts):
-        raise CorpusError(f"nothing to count in {describe_corpus(corpus)}: it is all whitespace")
-    return counts
+            tables = count_in_processes(documents, cutter, num_workers, n_bytes)
+        tables = _checked(tables, max_pretoken_length, None if parts else describe_corpus(corpus))
+        if output is not None:
+            return write_sum(tables, Path(output), cutter, parts, n_bytes=n_bytes or memory_for_rows("1G"))
+        (rows,) = tables
+    return PreTokenCounts(*rows, cutter, parts)
 
 
-def _without_longer(counts: PreTokenCounts, max_length: int) -> PreTokenCounts:
-    """The table without the pre-tokens of more than max_length bytes; warns if there are any."""
-    too_long = np.diff(counts.offsets) > max_length
-    if not too_long.any():
-        return counts
-    warn(
-        f"left out {sum(counts.counts[too_long].tolist()):,} pre-tokens of more than {max_length:,} bytes "
-        "(max_pretoken_length)"
-    )
-    rows = ((pretoken, value) for pretoken, value in counts.items() if len(pretoken) <= max_length)
-    return PreTokenCounts._from_sorted(rows, counts.pre_tokenizer, counts.parts)
+def _checked(tables: Iterator[Rows], max_length: int | None, corpus: str | None) -> Iterator[Rows]:
+    """Tables without pre-tokens of more than max_length bytes; warns if there were any.
+
+    Args:
+        corpus: What to call it; None if it may be empty.
+    Raises:
+        CorpusError: at the end; the corpus is empty, or all white space.
+    """
+    n_left_out, n_rows, all_blank = 0, 0, True
+    for rows in tables:
+        if max_length is not None:
+            rows, n = without_longer(rows, max_length)
+            n_left_out += n
+        n_rows += len(rows[2])
+        all_blank = all_blank and is_blank(rows)
+        yield rows
+    if n_left_out:
+        warn(f"left out {n_left_out:,} pre-tokens of more than {max_length:,} bytes (max_pretoken_length)")
+    if corpus is not None and all_blank:
+        what = "it is all whitespace" if n_rows else "it gave no pre-tokens"
+        raise CorpusError(f"nothing to count in {corpus}: {what}")
 
 
 def _parts_of(

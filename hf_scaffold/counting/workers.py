@@ -18,7 +18,7 @@ from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.splitting.entries import Splitting, splitting_of, writes_bytes
 from hf_scaffold.splitting.normalizers import marks_of
 from hf_scaffold.splitting.patterns import RefusedError
-from hf_scaffold.tables.rows import Rows
+from hf_scaffold.tables.rows import Rows, rows_of
 from hf_scaffold.text.corpus import batches
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
 
@@ -56,43 +56,73 @@ def splitting_for(pre_tokenizer: PreTokenizer) -> Splitting | None:
         return None
 
 
-def count_in_threads(documents: Iterator[bytes], splitting: Splitting, num_workers: int) -> Rows:
-    """The pre-tokens that a native scanner cuts, sorted."""
+def count_in_threads(
+    documents: Iterator[bytes], splitting: Splitting, num_workers: int, n_bytes: int | None = None
+) -> Iterator[Rows]:
+    """Tables of the pre-tokens that a native scanner cuts.
+
+    Args:
+        n_bytes: The memory to take, about. None: as much as it takes to make one table.
+    """
+    # A counter takes twice this once it has grown, three times as it grows, and five as it becomes a table.
+    most = None if n_bytes is None else n_bytes // (3 * num_workers + 2)
     free = [PretokenCounter(splitting) for _ in range(num_workers)]
+    full: list[PretokenCounter] = []
 
     def add(texts: list[bytes]) -> None:
         counter = free.pop()
         try:
             counter.add(texts)
         finally:
-            free.append(counter)
+            if most is None or counter.n_bytes <= most:
+                free.append(counter)
+            else:
+                full.append(counter)
+                free.append(PretokenCounter(splitting))
 
     pool = ThreadPoolExecutor(num_workers) if num_workers > 1 else None
     for _ in _map(pool, add, batches(documents, _THREAD_BATCH), num_workers):
-        pass
-    merged = free.pop()
-    while free:
-        merged.merge(free.pop())
-    return merged.table()
+        while full:
+            yield full.pop().table()
+    if most is None:
+        merged = free.pop()
+        while free:
+            merged.merge(free.pop())
+        free = [merged]
+    for counters in (full, free):
+        while counters:
+            yield counters.pop().table()
 
 
 def count_in_processes(
-    documents: Iterator[bytes], pre_tokenizer: PreTokenizer, num_workers: int
-) -> Counter[bytes]:
+    documents: Iterator[bytes], pre_tokenizer: PreTokenizer, num_workers: int, n_bytes: int | None = None
+) -> Iterator[Rows]:
+    """Tables of the pre-tokens that any pre-tokenizer cuts.
+
+    Args:
+        n_bytes: The memory to take, about, in this process. None: as much as it takes to make one table.
+    """
     # Ctrl-C reaches every process of the terminal; the workers leave it to this one, which stops them.
     ignore_interrupts = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
     pool = ProcessPoolExecutor(num_workers, initializer=ignore_interrupts) if num_workers > 1 else None
     count_batch = partial(_count_texts, pre_tokenizer.to_json())
     total: Counter[bytes] = Counter()
+    n_keys = 0
     try:
         for counts in _map(pool, count_batch, batches(documents, _PROCESS_BATCH), num_workers):
+            if n_bytes is not None:
+                n_keys += sum(map(sys.getsizeof, counts.keys() - total.keys()))
             total.update(counts)
+            # The table grows by a copy, and is sorted as pairs.
+            if n_bytes is not None and n_keys + 3 * sys.getsizeof(total) + 150 * len(total) > n_bytes:
+                yield rows_of(total)
+                total, n_keys = Counter(), 0
     except BrokenProcessPool as error:
         raise ConfigurationError(
             "a counting process died: out of memory, or started by a script that calls count() outside "
             "`if __name__ == '__main__':`; num_workers=1 needs no processes"
         ) from error
-    return total
+    yield rows_of(total)
 
 
 def _count_texts(pre_tokenizer_json: str, texts: list[bytes]) -> Counter[bytes]:

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hf_scaffold._utils.arguments import knows_its_arguments, memory, progress, progress_shown, strings
-from hf_scaffold._utils.files import folders_in, locked, made, remove, saving
+from hf_scaffold._utils.files import folders_in, locked, made, naming, remove, saving
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
-from hf_scaffold.tables.files import TableFile, TableWriter
+from hf_scaffold.tables.files import TableFile, TableWriter, arrow_table
 from hf_scaffold.tables.parts import Parts, join_parts
+from hf_scaffold.tables.rows import Rows
 from hf_scaffold.tables.sums import exact_sum
 from hf_scaffold.text.files import find_files, import_extra
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
@@ -96,20 +97,47 @@ def merge_files(
     show_progress: bool | Callable[[int, int | None], object],
 ) -> TableSize:
     """What `merge_counts` does, once the tables are found."""
-    n_files = (memory("max_memory", max_memory, LEAST_MEMORY) - _OWN_MEMORY) // _FILE_MEMORY
+    n_bytes = memory_for_rows(max_memory)
     _refuse_repeated([*(file.path for file in files), output])
     pre_tokenizer = _one_pre_tokenizer(files)
     parts = join_parts([(str(file.path), file.parts) for file in files])
     show_progress = progress(show_progress, "rows_read, rows_total")
     with progress_shown(show_progress, "Merging", " rows") as report, _workplace(output.parent) as folder:
-        merger = _Merger(pre_tokenizer, folder, min(n_files, _MOST_FILES), report)
-        merger.n_to_read = sum(file.n_rows for file in files)
-        last = merger.reduce(files)
-        merged = Path(folder, "merged")  # none that `last` are read from has that name
-        size = merger.write(last, merged, parts)
-        with saving(str(output.parent)) as staging:
-            os.replace(merged, Path(staging, output.name))
-    return size
+        return _Merger(pre_tokenizer, folder, n_bytes, report).merge(files, output, parts)
+
+
+def write_sum(
+    tables: Iterable[Rows],
+    output: Path,
+    pre_tokenizer: PreTokenizer,
+    parts: Sequence[Parts] = (),
+    *,
+    n_bytes: int,
+) -> TableSize:
+    """Add up tables, each in memory until it is written, into a file that is there once it is complete.
+
+    Args:
+        n_bytes: Memory to merge in, as `memory_for_rows` gives it.
+    Raises:
+        CountOverflowError, OSError: as `merge_counts`.
+    """
+    with _workplace(output.parent) as folder, naming(output):
+        files = []
+        for number, rows in enumerate(tables):
+            path = Path(folder, f"table-{number}")
+            with TableWriter(path, pre_tokenizer) as writer:
+                writer.write(arrow_table(rows))
+            files.append(TableFile(path))
+        return _Merger(pre_tokenizer, folder, n_bytes, None).merge(files, output, parts)
+
+
+def memory_for_rows(max_memory: int | str) -> int:
+    """What is left for rows of the bytes that the process takes.
+
+    Raises:
+        TypeError, ConfigurationError: max_memory is no such number, or too small.
+    """
+    return memory("max_memory", max_memory, LEAST_MEMORY) - _OWN_MEMORY
 
 
 def _refuse_repeated(paths: Sequence[str | os.PathLike[str]]) -> None:
@@ -160,22 +188,33 @@ def _remove_if_dead(folder: str) -> None:
 
 
 class _Merger:
-    """Merges tables of one pre-tokenizer, so many files at a time.
+    """Merges tables of one pre-tokenizer.
 
     Args:
         folder: For tables that are merged again.
-        n_files: How many tables may be read at a time.
+        n_bytes: Memory, which decides how many tables are read at a time.
     """
 
     def __init__(
         self,
         pre_tokenizer: PreTokenizer,
         folder: str,
-        n_files: int,
+        n_bytes: int,
         report: Callable[[int, int | None], object] | None,
     ) -> None:
-        self.pre_tokenizer, self.folder, self.n_files, self.report = pre_tokenizer, folder, n_files, report
+        self.pre_tokenizer, self.folder, self.report = pre_tokenizer, folder, report
+        self.n_files = min(max(n_bytes // _FILE_MEMORY, 2), _MOST_FILES)
         self.n_to_read = self.n_read = self.n_made = 0
+
+    def merge(self, files: Sequence[TableFile], output: Path, parts: Sequence[Parts]) -> TableSize:
+        """Write the sum of tables to where it belongs."""
+        self.n_to_read = sum(file.n_rows for file in files)
+        last = self.reduce(files)
+        merged = Path(self.folder, "merged")  # none that `last` are read from has that name
+        size = self.write(last, merged, parts)
+        with saving(str(output.parent)) as staging:
+            os.replace(merged, Path(staging, output.name))
+        return size
 
     def reduce(self, files: Sequence[TableFile]) -> Sequence[TableFile]:
         """Merge tables until few enough are left to be read at a time."""

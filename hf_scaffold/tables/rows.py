@@ -1,5 +1,6 @@
 """What the rows of a table of pre-token counts must be."""
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -12,6 +13,38 @@ Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 # Pre-tokens one after another; where each begins, and where the last one ends; counts.
 Rows: TypeAlias = tuple[bytes, Int64Array, Int64Array]
+
+
+def rows_of(counts: Mapping[bytes, int]) -> Rows:
+    """Counts as rows."""
+    pretokens = sorted(counts)
+    offsets = np.cumsum([0, *map(len, pretokens)], dtype=np.int64)
+    return b"".join(pretokens), offsets, np.array([counts[each] for each in pretokens], np.int64)
+
+
+def without_longer(rows: Rows, max_length: int) -> tuple[Rows, int]:
+    """The rows of pre-tokens of at most max_length bytes, and how often the others occur in all.
+
+    Example:
+        >>> without_longer((b"abbc", np.array([0, 1, 3, 4]), np.array([5, 6, 7])), 1)
+        ((b'ac', array([0, 1, 2]), array([5, 7])), 6)
+    """
+    data, offsets, counts = rows
+    lengths = np.diff(offsets)
+    is_short = lengths <= max_length
+    if is_short.all():
+        return rows, 0
+    kept = np.frombuffer(data, np.uint8)[np.repeat(is_short, lengths)].tobytes()
+    bounds = np.concatenate([offsets[:1], lengths[is_short].cumsum()])
+    return (kept, bounds, counts[is_short]), sum(counts[~is_short].tolist())
+
+
+def is_blank(rows: Rows) -> bool:
+    """Whether all of it is white space.
+
+    Cost: as a rule that of a few rows.
+    """
+    return all(_pretoken(rows, row).decode(errors="replace").isspace() for row in range(len(rows[2])))
 
 
 def check_rows(rows: Rows, alphabet: str, first: int = 0, before: bytes = b"") -> None:

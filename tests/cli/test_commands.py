@@ -194,6 +194,16 @@ def test_parts_of_a_corpus_are_counted_one_by_one(tmp_path, corpus, succeed, fai
     assert not (tmp_path / "x.parquet").exists()
 
 
+def test_counting_in_bounded_memory_writes_the_same_table(tmp_path, corpus, succeed, fail):
+    screen = succeed("count", corpus, "-o", tmp_path / "free.parquet")
+    bounded = succeed("count", corpus, "--max-memory", "1G", "-o", tmp_path / "bounded.parquet")
+    assert (tmp_path / "bounded.parquet").read_bytes() == (tmp_path / "free.parquet").read_bytes()
+    assert re.findall(r"[\d,]+; [\d,]+ distinct", bounded) == re.findall(r"[\d,]+; [\d,]+ distinct", screen)
+    arguments = "count", "--max-memory", "1G", "-o", tmp_path / "x.parquet"
+    assert "free.parquet holds counts; merge-counts adds up" in fail(*arguments, tmp_path / "free.parquet")
+    assert "--max-memory is 1024; it must be at least" in fail(*arguments, corpus, "--max-memory", "1K")
+
+
 def test_help_shows_what_looks_like_html(succeed):
     assert "</w>" in succeed("train", "--help")
 
