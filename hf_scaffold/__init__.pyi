@@ -34,6 +34,7 @@ from .report.figures import figure_standalone as figure_standalone
 from .report.report import Report as Report
 from .report.report import make_report as make_report
 from .shards.index import ShardIndex as ShardIndex
+from .shards.joining import join_shards as join_shards
 from .shards.writing import write_shards as write_shards
 from .tables.merging import merge_counts as merge_counts
 from .tables.mixing import mix_counts as mix_counts

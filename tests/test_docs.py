@@ -243,7 +243,7 @@ MADE = {
         *("shards/shard-00000.bin", "shards/index.json"),
     ],
     "report.md": ["report.html"],
-    "shards.md": ["shards/shard-00000.bin"],
+    "shards.md": ["shards/shard-00000.bin", "joined/index.json"],
 }
 
 

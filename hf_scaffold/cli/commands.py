@@ -13,6 +13,7 @@ import typer
 from hf_scaffold._utils.version import __version__
 from hf_scaffold.cli import options, terminal
 from hf_scaffold.cli.errors import TRACEBACK, describe, in_options
+from hf_scaffold.text.parts import Part
 from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH
 
 # Whatever takes longer to import is imported by the command that needs it: --help is there at once.
@@ -244,6 +245,7 @@ def tokenize(
     lines: options.LineDocuments = False,
     overwrite: options.Overwrite = False,
     text_field: options.FieldOption = "text",
+    part: options.PartOption = None,
 ) -> None:
     """Encode text to lines of tokens, ids or JSON; or a corpus to shards for training.
 
@@ -255,10 +257,13 @@ def tokenize(
     if to.is_of_shards:
         if not inputs or file is not None or output_dir is None:
             raise typer.BadParameter(f"--to {to.value} takes CORPUS and --output-dir")
-        _write_shards(inputs, tokenizer, output_dir, to.value, shard_size, eos, lines, text_field, overwrite)
+        _write_shards(
+            inputs, tokenizer, output_dir, to.value, shard_size, eos, lines, text_field, overwrite, part
+        )
         return
-    if output_dir is not None:
-        raise typer.BadParameter("--output-dir is for shards: --to bin, npy, parquet or arrow")
+    for name, value in (("--output-dir", output_dir), ("--part", part)):
+        if value is not None:
+            raise typer.BadParameter(f"{name} is for shards: --to bin, npy, parquet or arrow")
     if inputs and len(inputs) > 1:
         raise typer.BadParameter("give one TEXT in quotes, or --file")
     text = inputs[0] if inputs else None
@@ -288,6 +293,7 @@ def _write_shards(
     lines: bool,
     text_field: str,
     overwrite: bool,
+    part: Part | None,
 ) -> None:
     from hf_scaffold.cli import views, workflow
     from hf_scaffold.shards.writing import write_shards
@@ -306,9 +312,25 @@ def _write_shards(
             add_eos=eos,
             lines=lines,
             text_field=text_field,
+            part=part,
             overwrite=overwrite,
             show_progress=progress,
         )
+    views.show_shards(index, output_dir, time.perf_counter() - start)
+
+
+@app.command(epilog=_example("join-shards part-* -o shards"))
+def join_shards(
+    folders: options.PartFolders,
+    output_dir: options.JoinedFolder,
+    overwrite: options.Replace = False,
+) -> None:
+    """Join the shards of all parts of a corpus, which `tokenize --part` wrote, in one folder."""
+    from hf_scaffold.cli import views
+    from hf_scaffold.shards import joining
+
+    start = time.perf_counter()
+    index = joining.join_shards(folders, output_dir, overwrite=overwrite)
     views.show_shards(index, output_dir, time.perf_counter() - start)
 
 

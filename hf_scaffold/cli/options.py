@@ -281,6 +281,18 @@ LineDocuments = Annotated[
     typer.Option("--lines", help="For shards: each line of plain text is a document, not each file."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="For shards: start anew, whatever is there.")]
+PartFolders = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="DIRS",
+        help="Folders of shards, or glob patterns of them: one for each part, which `tokenize --part` wrote.",
+        show_default=False,
+    ),
+]
+JoinedFolder = Annotated[
+    Path, typer.Option("--output-dir", "-o", metavar="DIR", help="The folder of all shards.")
+]
+Replace = Annotated[bool, typer.Option("--overwrite", help="Replace other shards that are in DIR.")]
 ReportFiles = Annotated[
     list[Path],
     typer.Option(

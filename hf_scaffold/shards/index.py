@@ -27,6 +27,7 @@ class ShardIndex:
         eos_token_id: Ends each document; None: nothing does.
         tokenizer_sha256: Of all that ids depend on.
         corpus: Name and bytes of each file.
+        part, n_parts: The number of the part of the corpus, and of how many; joined parts have no number.
         shards: The finished ones, in order: name, n_documents, n_tokens, n_bytes, sha256, and idx_sha256, of
             the `.idx` beside a `.bin`.
         complete: Whether these are all.
@@ -41,6 +42,8 @@ class ShardIndex:
     field: str
     tokenizer_sha256: str
     corpus: tuple[tuple[str, int], ...]
+    part: int | None = None
+    n_parts: int = 1
     shards: tuple[Shard, ...] = ()
     complete: bool = False
 
@@ -61,9 +64,15 @@ class ShardIndex:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write index.json: its version, these facts, n_documents and n_tokens."""
+        write_files(folder, {INDEX_FILE: self.to_json()})
+
+    def to_json(self) -> bytes:
+        """What `save` writes."""
         totals = {"n_documents": self.n_documents, "n_tokens": self.n_tokens}
         content = {"version": INDEX_VERSION, **asdict(self), **totals}
-        write_files(folder, {INDEX_FILE: f"{json.dumps(content, ensure_ascii=False, indent=1)}\n".encode()})
+        if self.n_parts == 1:  # as ever, so that other releases read it
+            del content["part"], content["n_parts"]
+        return f"{json.dumps(content, ensure_ascii=False, indent=1)}\n".encode()
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> ShardIndex:
@@ -98,11 +107,13 @@ class ShardIndex:
                 raise ValueError(f"{shown(shard.name)} is not a shard's name")
             sizes += [shard.n_documents, shard.n_tokens, shard.n_bytes]
             names += [shard.sha256, "" if shard.idx_sha256 is None else shard.idx_sha256]
-        sizes.append(0 if self.eos_token_id is None else self.eos_token_id)
+        sizes += [self.n_parts, *(each for each in (self.eos_token_id, self.part) if each is not None)]
         if self.format not in FORMATS or self.dtype not in ("uint16", "uint32"):
             raise ValueError(f"there is no format {shown(self.format)} of {shown(self.dtype)}")
         if not all(type(size) is int and 0 <= size < 1 << 63 for size in sizes):
             raise ValueError("a size or id is not a whole number")
+        if self.n_parts < 1 or (self.part is not None and self.part >= self.n_parts):
+            raise ValueError(f"there is no part {shown(self.part)} of {shown(self.n_parts)}")
         if not all(isinstance(name, str) for name in names):
             raise ValueError("a name or digest is not a string")
         if type(self.lines) is not bool or type(self.complete) is not bool:

@@ -28,11 +28,13 @@ from hf_scaffold._utils.process import no_garbage_collection
 from hf_scaffold._utils.strict_json import shown
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.shards.encoding import encoder_for
-from hf_scaffold.shards.files import FORMATS, Part, Shard, ShardWriter, find_shard_files, open_shard
+from hf_scaffold.shards.files import FORMATS, Shard, ShardWriter, find_shard_files, open_shard
+from hf_scaffold.shards.files import Part as Tokens
 from hf_scaffold.shards.fingerprint import fingerprint, fingerprint_of_0_1, n_ids
 from hf_scaffold.shards.index import INDEX_FILE, ShardIndex
 from hf_scaffold.text.corpus import Progress, describe_corpus, iter_texts
 from hf_scaffold.text.files import find_files, import_extra
+from hf_scaffold.text.parts import Part
 from hf_scaffold.text.presets import preset_of
 from hf_scaffold.text.texts import Texts, joined
 
@@ -58,6 +60,7 @@ def write_shards(
     add_eos: bool | None = None,
     lines: bool = False,
     text_field: str = "text",
+    part: tuple[int, int] | str | None = None,
     overwrite: bool = False,
     show_progress: bool | Progress = False,
 ) -> ShardIndex:
@@ -79,6 +82,9 @@ def write_shards(
         add_eos: End each document with the EOS token. None: if the tokenizer has one.
         lines: Each line of plain text is a document, with its line end.
         text_field: As for `count`.
+        part: Encode only this part of the corpus, such as (3, 64) or "3/64", as for `count`, but of whole
+            documents: a plain-text file that is one is in the part where it begins. Each part takes a folder
+            of its own; `join_shards` joins them.
         overwrite: Start anew, whatever shards are there.
         show_progress: As for `count`; called from another thread.
     Returns:
@@ -113,17 +119,25 @@ def write_shards(
     shard_size = whole("shard_size", shard_size, least=1)
     lines, overwrite = flag("lines", lines), flag("overwrite", overwrite)
     add_eos = None if add_eos is None else flag("add_eos", add_eos)
+    chosen = None if part is None else Part.checked(part)
     show_progress = progress(show_progress, "bytes_read, bytes_total")
     cut = None if lines else _cut_for(tokenizer)
     with progress_shown(show_progress, "Tokenizing", "B") as report:
-        texts = iter_texts(paths, text_field=text_field, cut=cut, block_size=BATCH_SIZE, progress=report)
+        texts = iter_texts(
+            paths,
+            text_field=text_field,
+            cut=cut,
+            block_size=BATCH_SIZE,
+            part=chosen,
+            progress=report,
+        )
         with no_garbage_collection():
-            plan = _plan(paths, tokenizer, format, shard_size, add_eos, lines, text_field)
+            plan = _plan(paths, tokenizer, format, shard_size, add_eos, lines, text_field, chosen)
         # Complete or foreign shards need no lock, and may lie in a folder that can't be written to.
         if not overwrite and (index := _resume(plan, folder, paths, tokenizer)).complete:
             _tidy(folder)
             return index
-        with made(str(folder)), _sole_writer(folder):
+        with made(str(folder)), sole_writer(folder):
             # Another run may have ended meanwhile.
             index = plan if overwrite else _resume(plan, folder, paths, tokenizer)
             return index if index.complete else _complete(index, folder, texts, tokenizer, paths)
@@ -147,7 +161,7 @@ def _complete(
             for shard in shards:
                 index = replace(index, shards=(*index.shards, shard))
                 index.save(folder)
-        if not index.shards:
+        if not index.shards and index.part is None:
             raise CorpusError(f"there is nothing to encode in {describe_corpus(paths)}")
     except BaseException:
         finished = ShardIndex.load(folder).shards  # Ctrl-C may come before or after the save
@@ -163,12 +177,12 @@ def _complete(
 def _tidy(folder: Path) -> None:
     """Remove what a run left that was killed at the very end; best effort."""
     if (folder / LOCK_FILE).exists() or any(folder.glob(".saving*")):
-        with suppress(OSError, ConfigurationError), _sole_writer(folder), saving(str(folder)):
+        with suppress(OSError, ConfigurationError), sole_writer(folder), saving(str(folder)):
             pass
 
 
 @contextmanager
-def _sole_writer(folder: Path) -> Iterator[None]:
+def sole_writer(folder: Path) -> Iterator[None]:
     """Refuse a second run, which would write the same files. A killed run holds no lock."""
     path = str(folder / LOCK_FILE)
     try:
@@ -190,6 +204,7 @@ def _plan(
     add_eos: bool | None,
     lines: bool,
     field: str,
+    part: Part | None,
 ) -> ShardIndex:
     if format not in FORMATS:
         raise ConfigurationError(f"unknown format {format!r}; choose {', '.join(FORMATS)}")
@@ -208,6 +223,8 @@ def _plan(
         field=field,
         tokenizer_sha256=fingerprint(tokenizer),
         corpus=tuple((path.name, path.stat().st_size) for path in find_files(paths)),
+        part=None if part is None or part.of == 1 else part.number,
+        n_parts=1 if part is None else part.of,
     )
 
 
@@ -240,13 +257,13 @@ def _resume(
                 f"{folder} holds other shards: their {name} is {shown(was)}, not {shown(wanted)}; "
                 "choose another folder, or overwrite"
             )
-    are_whole = [_is_whole(folder / shard.name, shard) for shard in found.shards]
+    are_whole = [is_whole(folder / shard.name, shard) for shard in found.shards]
     if all(are_whole):
         return found
     return replace(found, shards=found.shards[: are_whole.index(False)], complete=False)
 
 
-def _is_whole(path: Path, shard: Shard) -> bool:
+def is_whole(path: Path, shard: Shard) -> bool:
     has_companion = shard.idx_sha256 is None or path.with_suffix(".idx").is_file()
     return path.is_file() and path.stat().st_size == shard.n_bytes and has_companion
 
@@ -309,7 +326,7 @@ def _ahead(items: Iterator[_Item]) -> Iterator[_Item]:
             yield item
 
 
-def _write(parts: Iterable[Part], index: ShardIndex, folder: Path) -> Generator[Shard, None, None]:
+def _write(parts: Iterable[Tokens], index: ShardIndex, folder: Path) -> Generator[Shard, None, None]:
     """Fill shard after shard; each is yielded once it has its name."""
     number = len(index.shards)
     writer: ShardWriter | None = None

@@ -194,6 +194,25 @@ def test_parts_of_a_corpus_are_counted_one_by_one(tmp_path, corpus, succeed, fai
     assert not (tmp_path / "x.parquet").exists()
 
 
+def test_shards_of_parts_are_joined(tmp_path, shared, corpus, succeed, fail):
+    corpus = corpus.rename(corpus.with_name("corpus.txt"))
+    arguments = "tokenize", corpus, "--lines", "-t", shared / "tokenizer", "--to", "npy"
+    for number in range(3):
+        succeed(*arguments, "--part", f"{number}/3", "-o", tmp_path / f"part-{number}")
+    assert "of 3 parts, these are missing: 1" in fail(
+        "join-shards", tmp_path / "part-[02]", "-o", tmp_path / "all"
+    )
+    screen = succeed("join-shards", tmp_path / "part-*", "-o", tmp_path / "all")
+    succeed(*arguments, "-o", tmp_path / "whole")
+    joined, whole = hs.ShardIndex.load(tmp_path / "all"), hs.ShardIndex.load(tmp_path / "whole")
+    assert (joined.n_documents, joined.n_tokens) == (whole.n_documents, whole.n_tokens)
+    assert f"{joined.n_tokens:,}" in screen
+    assert "--part is for shards" in fail("tokenize", "a text", "-t", shared / "tokenizer", "--part", "0/3")
+    assert "holds other shards" in fail("join-shards", tmp_path / "part-*", "-o", tmp_path / "whole")
+    succeed("join-shards", tmp_path / "part-*", "-o", tmp_path / "whole", "--overwrite")
+    assert hs.ShardIndex.load(tmp_path / "whole") == joined
+
+
 def test_counting_in_bounded_memory_writes_the_same_table(tmp_path, corpus, succeed, fail):
     screen = succeed("count", corpus, "-o", tmp_path / "free.parquet")
     bounded = succeed("count", corpus, "--max-memory", "1G", "-o", tmp_path / "bounded.parquet")
