@@ -704,37 +704,37 @@ cdef class MergeLoop:
         """Fills the index and the queue with the pairs that the cells hold now; the rare ones have no cells there."""
         cdef vector[TallyEntry] tally  # by pair
         cdef vector[position_t] example  # one of the pair's cells
-        cdef position_t left, right = 0, last = <position_t>(self.cells.size() - 1)
+        cdef position_t left = 0, right = 0
         cdef uint32_t pair
-        while right < last:
-            left = right
-            right = self._next_token(left)
-            if self.cells[left] == BOUNDARY or self.cells[right] == BOUNDARY:
-                continue
+        while self._to_next_pair(&left, &right):
             pair = self.pairs.find_or_add(self.cells[left], self.cells[right])
             if pair == tally.size():
                 tally.push_back(TallyEntry())
                 example.push_back(left)
             tally[pair].size += 1
             tally[pair].weight += self._count_at(left)
-            if left // POLL_EVERY != right // POLL_EVERY:
-                self.interrupt.poll()
         for pair in range(<uint32_t>tally.size()):
             self.pairs.at(pair).frequency = tally[pair].weight
             left = example[pair]
             self._add_pair(self.cells[left], self.cells[self._next_token(left)], &tally[pair])
         right = 0
-        while right < last:
-            left = right
-            right = self._next_token(left)
-            if self.cells[left] == BOUNDARY or self.cells[right] == BOUNDARY:
-                continue
+        while self._to_next_pair(&left, &right):
             pair = self.pairs.find_or_add(self.cells[left], self.cells[right])
             if tally[pair].out != NULL:
                 tally[pair].out[0] = left
                 tally[pair].out += 1
-            if left // POLL_EVERY != right // POLL_EVERY:
+
+    cdef inline int _to_next_pair(self, position_t* left, position_t* right) except -1 nogil:
+        """Goes from the pair whose right token begins at `right`, or from 0, to the next; False if there is none."""
+        cdef position_t last = <position_t>(self.cells.size() - 1)
+        while right[0] < last:
+            left[0] = right[0]
+            right[0] = self._next_token(left[0])
+            if left[0] // POLL_EVERY != right[0] // POLL_EVERY:
                 self.interrupt.poll()
+            if self.cells[left[0]] != BOUNDARY and self.cells[right[0]] != BOUNDARY:
+                return True
+        return False
 
     cdef inline position_t _next_token(self, position_t cell) noexcept nogil:
         """Where the token or boundary ends that begins in the cell."""

@@ -68,7 +68,7 @@ def run_rounds(seconds: float, series: str, first: int) -> int:
     for n in range(first, first + MOST_ROUNDS):
         try:
             total.run(random.Random(f"{series}.{n}"), N_TEXTS, N_CALLS)
-        except Exception:
+        except Exception:  # whatever it is, the seed is what finds it again
             total.fail(traceback.format_exc())
         if total.failure:
             print(f"seed {series}.{n}\n{total.failure}")
