@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from hf_scaffold._utils.arguments import flag, knows_its_arguments, strings
@@ -108,9 +109,9 @@ def _in_order(folders: Sequence[Path]) -> list[tuple[Path, ShardIndex]]:
     if wanted is None:
         raise ConfigurationError("there are no folders to join")
     n_parts = wanted[1].n_parts
-    missing = [number for number in range(n_parts) if number not in found]
-    if missing:
-        some = f"{', '.join(map(str, missing[:10]))}{', …' * (len(missing) > 10)}"
+    if n_missing := n_parts - len(found):
+        missing = islice((number for number in range(n_parts) if number not in found), 10)
+        some = f"{', '.join(map(str, missing))}{', …' * (n_missing > 10)}"
         raise ConfigurationError(f"of {n_parts} parts, these are missing: {some}")
     return [found[number] for number in range(n_parts)]
 

@@ -34,7 +34,8 @@ class Parts:
     @property
     def missing(self) -> Iterator[int]:
         """The numbers of those that are not here."""
-        return (number for number in range(self.of) if number not in self.numbers)
+        here = {*self.numbers}
+        return (number for number in range(self.of) if number not in here)
 
 
 def join_parts(tables: Sequence[tuple[str, Sequence[Parts]]]) -> tuple[Parts, ...]:

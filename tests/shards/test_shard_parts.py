@@ -209,6 +209,15 @@ def test_an_index_with_no_such_part_is_refused(corpus, tokenizer, tmp_path, chan
         hs.ShardIndex.load(tmp_path)
 
 
+def test_an_enormous_number_of_parts_costs_nothing(corpus, tokenizer, tmp_path):
+    hs.write_shards(corpus, tokenizer, tmp_path, part=(1, 2))
+    path = tmp_path / "index.json"
+    index = {**json.loads(path.read_text(encoding="utf-8")), "n_parts": 10**18}
+    path.write_text(json.dumps(index), encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"of 10{18} parts, these are missing: 0, 2, 3, .*10, …"):
+        hs.join_shards(tmp_path, tmp_path / "joined")
+
+
 @pytest.mark.parametrize("moment", [1, 2, 4])
 def test_a_join_that_is_killed_leaves_all_or_nothing(corpus, tokenizer, tmp_path, moment):
     folders = write_parts(corpus, tokenizer, tmp_path, 3, shard_size=300)
