@@ -21,7 +21,9 @@ class Wrong:
 
     def __getattr__(self, name):
         method = getattr(self.encoder, name)
-        return method if name != self.way else lambda *args: self.forget(args, method(*args))
+        if name != self.way:
+            return method
+        return lambda *args, **options: self.forget(args, method(*args, **options))
 
     def forget(self, args, made):
         if self.way == "encode_to_lists":
