@@ -88,10 +88,16 @@ class BareEncoder:
         return lambda text: None if spelled(text) else encode_one(text, finder)
 
     def encode_batch(
-        self, texts: Sequence[str], allowed: frozenset[str], dropout: Dropout | None = None
+        self,
+        texts: Sequence[str],
+        allowed: frozenset[str],
+        dropout: Dropout | None = None,
+        num_threads: int | None = None,
     ) -> tuple[Ids, Offsets]:
         """The int32 ids of all texts one after another, and len(texts) + 1 int64 offsets into them.
 
+        Args:
+            num_threads: At most; None: as many as `n_threads` says.
         Raises:
             UnicodeEncodeError: a text holds a lone surrogate.
             ConfigurationError: there is dropout, which only the compiled encoder has.
@@ -104,7 +110,7 @@ class BareEncoder:
             rows = [self._encode_generally(text, allowed) for text in texts]
             offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
             return np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets
-        finder, threads = self._finder(allowed), n_threads(sum(map(len, texts)))
+        finder, threads = self._finder(allowed), n_threads(sum(map(len, texts)), num_threads)
         if dropout is None:
             ids, offsets, unsure = self.compiled.encode(texts, finder, threads)
             made = [self._encode_generally(texts[i], allowed) for i in unsure]
@@ -157,17 +163,19 @@ class BareEncoder:
         *,
         ending: tuple[int, NDArray[np.bool_]] | None = None,
         short: bool = False,
+        num_threads: int | None = None,
     ) -> tuple[NDArray[Any], Offsets]:
         """`encode_batch` of texts that lie one after another as UTF-8, text i from offsets[i] on.
 
         Args:
             ending: An id, and which texts it follows.
             short: Make uint16, as which all ids must fit, rather than int32.
+            num_threads: As for `encode_batch`.
         Raises:
             UnicodeDecodeError: a text is no UTF-8.
         """
         assert self.compiled is not None
-        threads = n_threads(int(offsets[-1] - offsets[0]))
+        threads = n_threads(int(offsets[-1] - offsets[0]), num_threads)
         end_id, is_end = (0, None) if ending is None else (ending[0], ending[1].view("uint8"))
         ids, ends, unsure = self.compiled.encode_utf8(
             data, offsets, self._finder(allowed), threads, end_id=end_id, is_end=is_end, short=short

@@ -143,6 +143,11 @@ class Encoder:
         return len(self._ids)
 
     @property
+    def n_ids(self) -> int:
+        """One more than the largest id; there may be gaps before those of added tokens."""
+        return self._bare.n_ids
+
+    @property
     def special_tokens(self) -> dict[str, int]:
         """Each special token's id."""
         return {token.content: token.id for token in self._definition.added_tokens if token.special}
@@ -289,11 +294,14 @@ class Encoder:
         disallowed_special: Special = "all",
         dropout: float | None = None,
         seed: int | None = None,
+        num_threads: int | None = None,
     ) -> tuple[Ids, Offsets]:
         """The ids of all texts in one array: the fastest way, as no Python object is made of any id.
 
         Args: As for `encode_batch`; texts may also be UTF-8 as bytes, or a column of an Arrow table, of which
             no string is made unless special tokens are looked for.
+            num_threads: At most. None: one a CPU, unless TOKENIZERS_PARALLELISM or RAYON_NUM_THREADS say
+                otherwise, or this is a worker process.
         Returns:
             int32 ids of all texts one after another, and len(texts) + 1 int64 offsets into them.
         Raises: As `encode`; UnicodeDecodeError: bytes are no UTF-8.
@@ -301,17 +309,21 @@ class Encoder:
         import numpy as np
 
         refuse_no_batch(texts)
+        if num_threads is not None:
+            from hf_scaffold._utils.arguments import whole  # most calls don't need it
+
+            num_threads = whole("num_threads", num_threads, 1)
         given = texts if hasattr(texts, "to_pylist") else list(texts)
         allowed = chosen(allowed_special, self._special)
         refused = chosen(disallowed_special, self._special) - allowed
         drop = Dropout.of(dropout, seed)  # what is dropped depends on the texts as strings
         utf8 = None if refused or drop or self.why_general else utf8_of(given)
         if utf8 is not None:
-            ids, offsets = self._bare.encode_utf8(*utf8, allowed)
+            ids, offsets = self._bare.encode_utf8(*utf8, allowed, num_threads=num_threads)
         else:
             strings = strings_of(given)
             refuse_spelled(strings, refused)
-            ids, offsets = self._bare.encode_batch(strings, allowed, drop)
+            ids, offsets = self._bare.encode_batch(strings, allowed, drop, num_threads)
         before, after = self._definition.before, self._definition.after
         if add_special_tokens and (before or after):
             return framed(ids, offsets, np.array(before, np.int32), np.array(after, np.int32))

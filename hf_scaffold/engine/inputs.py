@@ -23,13 +23,21 @@ LEAST_FOR_THREADS = 1 << 17
 MOST_THREADS = 256
 
 
-def n_threads(n_characters: int) -> int:
-    """As in `tokenizers`: TOKENIZERS_PARALLELISM and RAYON_NUM_THREADS count; a worker process has one."""
+def n_threads(n_characters: int, most: int | None = None) -> int:
+    """How many threads to take for so many characters.
+
+    Args:
+        most: None: as in `tokenizers`, TOKENIZERS_PARALLELISM and RAYON_NUM_THREADS count; a worker process
+            has one.
+    """
     if n_characters < LEAST_FOR_THREADS:
         return 1
-    processes = sys.modules.get("multiprocessing.process")  # a worker process has imported it
-    if processes is not None and processes.parent_process() is not None:
-        return 1
+    if most is not None:
+        return min(most, MOST_THREADS)
+    for package in ("multiprocessing", "multiprocess"):  # which a worker process has imported
+        processes = sys.modules.get(f"{package}.process")
+        if processes is not None and processes.parent_process() is not None:
+            return 1
     if os.environ.get("TOKENIZERS_PARALLELISM", "").lower() in ("off", "false", "f", "no", "n", "0"):
         return 1
     wanted = os.environ.get("RAYON_NUM_THREADS", "")

@@ -15,6 +15,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
@@ -646,6 +647,20 @@ def test_the_number_of_threads_that_is_asked_for(monkeypatch, wanted, number):
     monkeypatch.setattr("multiprocessing.process.parent_process", lambda: None)
     assert n_threads(LEAST_FOR_THREADS) == (number or n_cpus())
     assert n_threads(LEAST_FOR_THREADS - 1) == 1
+
+
+@pytest.mark.parametrize("package", ["multiprocessing", "multiprocess"])
+def test_worker_processes_have_one_thread(monkeypatch, package):
+    """`multiprocess` is what `datasets` and datatrove start theirs with."""
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    monkeypatch.setenv("RAYON_NUM_THREADS", "3")
+    module = ModuleType(f"{package}.process")
+    module.parent_process = lambda: None
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert n_threads(LEAST_FOR_THREADS) == 3
+    module.parent_process = lambda: "the parent"
+    assert n_threads(LEAST_FOR_THREADS) == 1
+    assert n_threads(LEAST_FOR_THREADS, 2) == 2
 
 
 def encoded(tokenizer, texts):
