@@ -105,7 +105,7 @@ def count_in_processes(
     # Ctrl-C reaches every process of the terminal; the workers leave it to this one, which stops them.
     ignore_interrupts = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
     pool = ProcessPoolExecutor(num_workers, initializer=ignore_interrupts) if num_workers > 1 else None
-    count_batch = partial(_count_texts, pre_tokenizer.to_json())
+    count_batch = partial(count_texts, pre_tokenizer.to_json())
     total: Counter[bytes] = Counter()
     n_keys = 0
     try:
@@ -125,7 +125,8 @@ def count_in_processes(
     yield rows_of(total)
 
 
-def _count_texts(pre_tokenizer_json: str, texts: list[bytes]) -> Counter[bytes]:
+def count_texts(pre_tokenizer_json: str, texts: list[bytes]) -> Counter[bytes]:
+    """The pre-tokens that the `tokenizers` objects cut."""
     pre_tokenize = _parse_pre_tokenizer(pre_tokenizer_json).pre_tokenize
     return Counter(pretoken for text in texts for pretoken in pre_tokenize(text.decode()))
 

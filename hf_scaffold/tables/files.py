@@ -141,7 +141,7 @@ class TableFile:
             if table[name].null_count:
                 row = first + table[name].is_null().index(True).as_py()
                 raise ArtifactError(f"{self.path}: row {row}: {name} is null")
-        return (*_joined(table["pretoken"].combine_chunks()), table["count"].to_numpy())
+        return rows_of(table)
 
     def _damaged(self, error: Exception) -> ArtifactError:
         return ArtifactError(f"{self.path} is not a Parquet file or is truncated: {error}")
@@ -197,10 +197,12 @@ def _check_columns(path: str | PathLike[str], schema: Any) -> None:
         )
 
 
-def _joined(pretokens: Any) -> tuple[bytes, Any]:
-    """The values of an Arrow large_binary array, one after another, and their offsets."""
+def rows_of(table: Any) -> Rows:
+    """The rows of an Arrow table without nulls."""
+    pretokens, counts = table["pretoken"].combine_chunks(), table["count"].to_numpy()
     _, offsets_buffer, data_buffer = pretokens.buffers()
     if not len(pretokens):
-        return b"", np.zeros(1, np.int64)
+        return b"", np.zeros(1, np.int64), counts
     offsets = np.frombuffer(offsets_buffer, np.int64)[pretokens.offset :][: len(pretokens) + 1]
-    return data_buffer[int(offsets[0]) : int(offsets[-1])].to_pybytes(), offsets - offsets[0]
+    data = data_buffer[int(offsets[0]) : int(offsets[-1])].to_pybytes()
+    return data, offsets - offsets[0], counts

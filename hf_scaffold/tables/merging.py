@@ -235,15 +235,8 @@ class _Merger:
 
     def write(self, files: Sequence[TableFile], path: Path, parts: Sequence[Parts]) -> TableSize:
         """Write the sum of tables."""
-        n_distinct = n_pretokens = n_bytes = 0
-        with TableWriter(path, self.pre_tokenizer, parts) as writer:
-            for rows in self._sums([_Source(file, len(files)) for file in files]):
-                writer.write(rows)
-                counts, lengths = rows["count"].to_numpy(), _lengths(rows)
-                n_distinct += len(rows)
-                n_pretokens += exact_sum(counts)
-                n_bytes += exact_sum(counts, lengths)
-        return TableSize(n_distinct, n_pretokens, n_bytes, tuple(parts))
+        sums = self._sums([_Source(file, len(files)) for file in files])
+        return write_table(sums, path, self.pre_tokenizer, parts)
 
     def _sums(self, sources: list[_Source]) -> Iterator[Any]:
         """The sum, in order, some rows at a time."""
@@ -292,6 +285,25 @@ class _Source:
         n = bisect_right(range(len(pretokens)), bound, key=lambda row: pretokens[row].as_py())
         taken, self._rows = self._rows.slice(0, n), self._rows.slice(n)
         return taken
+
+
+def write_table(
+    tables: Iterable[Any], path: Path, pre_tokenizer: PreTokenizer, parts: Sequence[Parts]
+) -> TableSize:
+    """Write rows, in order and each once, as they come.
+
+    Args:
+        tables: Arrow tables of rows.
+    """
+    n_distinct = n_pretokens = n_bytes = 0
+    with TableWriter(path, pre_tokenizer, parts) as writer:
+        for rows in tables:
+            writer.write(rows)
+            counts, lengths = rows["count"].to_numpy(), _lengths(rows)
+            n_distinct += len(rows)
+            n_pretokens += exact_sum(counts)
+            n_bytes += exact_sum(counts, lengths)
+    return TableSize(n_distinct, n_pretokens, n_bytes, tuple(parts))
 
 
 def summed(rows: Any) -> Any:
