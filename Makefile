@@ -8,6 +8,7 @@
 # make bench-shards  shards beside arrays of ids (FILE=path TOKENIZER=folder)
 # make notebooks  run the notebooks and store what they show
 # make lint   ruff, mypy, clang-format, compiler warnings
+# make scale-test  tests/scale: datatrove, Ray and Spark, on clusters of this machine; needs a Java runtime
 # make test-lowest  the tokenizer's tests on the lowest transformers and tokenizers there is support for
 # make explore  the tests of properties, on new random examples every time
 # make fuzz   the native encoder beside the backend's on random texts and calls (SECONDS=60 SEED=0.0)
@@ -23,7 +24,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-all test-lowest setup bench bench-encode bench-fresh bench-shards notebooks lint explore fuzz mutants attack debug-test debug-fuzz debug-attack tsan-test clean
+.PHONY: demo test test-all scale-test test-lowest setup bench bench-encode bench-fresh bench-shards notebooks lint explore fuzz mutants attack debug-test debug-fuzz debug-attack tsan-test clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
@@ -75,6 +76,13 @@ test-lowest: $(VENV)-lowest/installed
 	$(VENV)-lowest/bin/pytest -q -n auto $(LOWEST_TESTS) \
 	--deselect tests/tokenizer/test_tokenizer.py::test_control_tokens_in_chats_can_be_sanitized \
 	--deselect tests/tokenizer/test_interface.py::test_no_name_is_only_asked_what_stock_refuses
+
+# An environment of its own: the engines bring a gigabyte. One process, so that one cluster runs at a time.
+SCALE_TESTS := tests/scale
+scale-test: $(VENV)-scale/installed
+	@command -v java >/dev/null || { echo "Spark needs Java 17 or later, and there is no java here; \
+	Debian: apt-get install openjdk-17-jre-headless"; exit 1; }
+	$(VENV)-scale/bin/pytest -q $(SCALE_TESTS)
 
 explore: $(VENV)/test-extras
 	$(BIN)/pytest -q -n auto -m hypothesis --hypothesis-profile=explore
@@ -131,6 +139,7 @@ $(VENV)/installed: $(BIN)/python $(SOURCES)
 	$(BIN)/pip install -q $(WHEELS)/*.whl
 	touch $@
 
+comma := ,
 wheel_with = "$$(echo $(WHEELS)/*.whl)[$(1)]"
 
 $(VENV)/test-extras: $(VENV)/installed
@@ -159,6 +168,12 @@ $(VENV)-tokenizers-1/installed:
 	$(VENV)-tokenizers-1/bin/pip install -q tokenizers==1.0.0rc3 numpy typer
 	touch $@
 
+$(VENV)-scale/installed: $(VENV)/installed
+	test -e $(VENV)-scale/bin/python || $(PYTHON) -m venv $(VENV)-scale
+	$(VENV)-scale/bin/pip install -q --no-deps --force-reinstall $(WHEELS)/*.whl
+	$(VENV)-scale/bin/pip install -q $(call wheel_with,datatrove$(comma)ray$(comma)spark) hypothesis pytest
+	touch $@
+
 $(VENV)-lowest/installed: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/pip install -q '.[parquet]' $(LOWEST) dill hypothesis jinja2 protobuf pytest pytest-randomly pytest-xdist
@@ -175,4 +190,4 @@ $(VENV)-tsan/installed: $(SOURCES)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-debug $(VENV)-tsan $(VENV)-lowest $(VENV)-tokenizers-1 build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-debug $(VENV)-scale $(VENV)-tsan $(VENV)-lowest $(VENV)-tokenizers-1 build dist *.egg-info

@@ -12,9 +12,11 @@ settings.register_profile("explore", derandomize=False)
 settings.load_profile("repeatable")
 
 MISSING = [name for name in ("torch", "accelerate") if find_spec(name) is None]
+ENGINES = all(find_spec(name) is not None for name in ("datatrove", "pyspark", "ray"))
 BROWSER = next(filter(None, map(which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 collect_ignore = [
     *(["models"] if MISSING else []),
+    *([] if ENGINES else ["scale/engines"]),
     *(["report/test_report_in_browser.py"] if BROWSER is None else []),
 ]
 
@@ -26,6 +28,8 @@ def pytest_terminal_summary(terminalreporter):
     if MISSING:
         missing = " and ".join(MISSING)
         terminalreporter.write_line(f"tests/models left out: no {missing} (make test-all installs it)")
+    if not ENGINES:
+        terminalreporter.write_line("tests/scale/engines left out (make scale-test runs them)")
     if BROWSER is None:
         terminalreporter.write_line(
             "tests/report/test_report_in_browser.py left out: no Chromium (your system's package)"

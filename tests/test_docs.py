@@ -39,8 +39,12 @@ NO_CODE = {"algorithm.md": ("n a · z o · A r",)}
 NOT_RUN = {
     "make": "it builds the environment that this suite runs in, or runs for minutes to hours",
     "pip": "it needs a network",
-    "python": "a benchmark, on corpora of many megabytes; tests/test_benchmarks.py runs it on small ones",
+    "python": "a benchmark, or an engine's example; tests/test_benchmarks.py and tests/scale run them",
+    "ray": "it needs a cluster",
+    "spark-submit": "it needs a cluster; tests/scale runs the same script on one of this machine",
 }
+# Pages whose code needs what only `make scale-test` installs: it is that of scripts, which tests/scale runs.
+OF_SCRIPTS = {"engines.md": ROOT / "examples" / "scale"}
 
 
 @dataclass(frozen=True)
@@ -139,13 +143,24 @@ def test_commands_that_are_not_run_would_be_found(words):
                 assert f"$({setting.partition('=')[0]})" in MAKEFILE
         case "pip":
             assert arguments == ["install", "."] or re.fullmatch(r"hf_scaffold\[.+\]", arguments[1])
-        case "python":
-            script, *options = arguments
+        case "python" | "ray" | "spark-submit":
+            n_before = next(i for i, word in enumerate(arguments) if word.endswith(".py"))
+            script, *options = arguments[n_before:]
             shown = subprocess.run(
                 [sys.executable, ROOT / script, "--help"], capture_output=True, text=True, check=True
             ).stdout
             for option in options:
                 assert not option.startswith("-") or option in shown
+
+
+@pytest.mark.parametrize("name", OF_SCRIPTS)
+def test_code_of_scripts_is_quoted_as_it_is(name):
+    scripts = [path.read_text(encoding="utf-8") for path in OF_SCRIPTS[name].glob("*.py")]
+    lines = {line.strip() for script in scripts for line in script.splitlines()}
+    blocks = [block for block in blocks_of(ROOT / "docs" / name) if block.kind == "python"]
+    assert blocks
+    for block in blocks:
+        assert {line.strip() for line in block.text.splitlines()} <= lines
 
 
 def test_extras_that_pages_name_are_there():
@@ -250,6 +265,8 @@ MADE = {
 def steps_of(page):
     """The blocks to run, as the driver takes them."""
     for block in blocks_of(page):
+        if block.kind != "shell" and page.name in OF_SCRIPTS:
+            continue
         if block.kind != "shell":
             yield block.kind, block.line, block.text
             continue

@@ -11,6 +11,8 @@ import hf_scaffold
 MODULES = sorted(
     module.name for module in pkgutil.walk_packages(hf_scaffold.__path__, "hf_scaffold.") if not module.ispkg
 )
+# Importing these takes packages that only `make scale-test` installs.
+MODULES.remove("hf_scaffold.scale.datatrove")
 
 ELSEWHERE = "what calls it has the example: "
 WITHOUT_EXAMPLES = {
@@ -51,6 +53,8 @@ WITHOUT_EXAMPLES = {
     "report.html": f"{ELSEWHERE}make_report",
     "report.svg": f"{ELSEWHERE}figure_gain",
     "retrain": "a name that stays",
+    "scale.ray": "it needs Ray, which examples/scale has",
+    "scale.spark": "it needs Spark, which examples/scale has",
     "shards.index": f"{ELSEWHERE}write_shards",
     "tokenizer.hub": "it needs a Hub, which tests/tokenizer/test_hub.py has",
     "tokenizer.like": f"{ELSEWHERE}train_tokenizer",

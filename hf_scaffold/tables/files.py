@@ -141,7 +141,7 @@ class TableFile:
             if table[name].null_count:
                 row = first + table[name].is_null().index(True).as_py()
                 raise ArtifactError(f"{self.path}: row {row}: {name} is null")
-        return rows_of(table)
+        return rows_of_arrow(table)
 
     def _damaged(self, error: Exception) -> ArtifactError:
         return ArtifactError(f"{self.path} is not a Parquet file or is truncated: {error}")
@@ -197,7 +197,7 @@ def _check_columns(path: str | PathLike[str], schema: Any) -> None:
         )
 
 
-def rows_of(table: Any) -> Rows:
+def rows_of_arrow(table: Any) -> Rows:
     """The rows of an Arrow table without nulls."""
     pretokens, counts = table["pretoken"].combine_chunks(), table["count"].to_numpy()
     _, offsets_buffer, data_buffer = pretokens.buffers()

@@ -1,0 +1,170 @@
+"""Counting and tokenizing the columns of Spark's data frames: pyspark 3.5 and 4."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hf_scaffold._utils.arguments import knows_its_arguments, string
+from hf_scaffold.errors import CorpusError
+from hf_scaffold.scale.arrow import (
+    Counting,
+    Encoding,
+    count_batches,
+    encode_batch,
+    refuse_missing,
+    save_counts,
+)
+from hf_scaffold.text.files import import_extra
+from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from tokenizers.normalizers import Normalizer
+
+    from hf_scaffold.counting.counts import PreTokenizerLike
+    from hf_scaffold.tables.merging import TableSize
+
+_PACKED_ROWS = 1 << 17  # of a table of counts, sent to the driver as one row of Spark's
+
+
+@knows_its_arguments
+def count(
+    df: DataFrame,
+    output: str | os.PathLike[str],
+    *,
+    column: str = "text",
+    pre_tokenizer: PreTokenizerLike | None = None,
+    normalizer: Normalizer | None = None,
+    alphabet: str | None = None,
+    max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
+) -> TableSize:
+    """Count the pre-tokens of a column of text into a table on the driver's disk.
+
+    The table is, byte for byte, the one that `hs.count` makes of the same documents, however they are
+    partitioned. Tasks that Spark retries or runs twice are counted once.
+
+    Args:
+        df: A row is a document.
+        output: The Parquet file to write, for `PreTokenCounts.load` and `hs.merge_counts`.
+        column: That of the text: strings, or UTF-8 as binary, without nulls.
+        pre_tokenizer, normalizer, alphabet, max_pretoken_length: As for `hs.count`.
+    Raises:
+        CorpusError: there is no such column, it is no text, or there is nothing to count.
+        CountOverflowError: a sum is beyond 2**63 - 1; names the pre-token.
+        pyspark.errors.PythonException: a task failed; it quotes why: a null, bytes that are not UTF-8.
+        ConfigurationError: as `hs.count`.
+    Cost: one shuffle of the distinct pre-tokens of each partition, and one that sorts their sums. The driver
+        holds one partition of these at a time.
+    """
+    import_extra("pyspark", "spark")  # says how to install it
+    from pyspark.sql import functions
+
+    counting = Counting.of(pre_tokenizer, normalizer, alphabet, max_pretoken_length)
+    _check_column(df, column)
+    counts = df.select(column).mapInArrow(
+        partial(_count, column=column, counting=counting), "pretoken binary, count bigint"
+    )
+    # try_sum gives null where a sum overflows, whatever spark.sql.ansi.enabled is.
+    sums = counts.groupBy("pretoken").agg(functions.try_sum("count").alias("count")).orderBy("pretoken")
+    packed = sums.mapInArrow(_packed, "rows binary")
+    return save_counts(map(_unpacked, packed.toLocalIterator()), output, counting)
+
+
+def _count(batches: Iterable[Any], column: str, counting: Counting) -> Iterator[Any]:
+    pyarrow = import_extra("pyarrow", "spark")
+    schema = pyarrow.schema([("pretoken", pyarrow.binary()), ("count", pyarrow.int64())])
+    for table in count_batches(batches, column, counting):
+        yield from table.cast(schema).to_batches()
+
+
+def _packed(batches: Iterable[Any]) -> Iterator[Any]:
+    """Rows in Arrow's own format, many in a cell: Spark would make a Python object of each."""
+    waiting: list[Any] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= _PACKED_ROWS:
+            yield _cell(waiting)
+            waiting = []
+    if waiting:
+        yield _cell(waiting)
+
+
+def _cell(batches: Sequence[Any]) -> Any:
+    pyarrow = import_extra("pyarrow", "spark")
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, batches[0].schema) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    return pyarrow.RecordBatch.from_pydict({"rows": [sink.getvalue().to_pybytes()]})
+
+
+def _unpacked(row: Any) -> Any:
+    return import_extra("pyarrow", "spark").ipc.open_stream(bytes(row["rows"])).read_all()
+
+
+@knows_its_arguments
+def tokenize(
+    df: DataFrame,
+    tokenizer: str | os.PathLike[str],
+    *,
+    column: str = "text",
+    output_column: str = "input_ids",
+    remove_columns: Sequence[str] = (),
+    add_special_tokens: bool = True,
+    split_special_tokens: bool | None = None,
+) -> DataFrame:
+    """A data frame with a column of ids besides: arrays of int, the `input_ids` of the tokenizer's own calls.
+
+    Args:
+        df: A row is a document.
+        tokenizer: The folder of a saved tokenizer, which all machines must find under the same path, or a
+            name on the Hub. Each Python worker loads it once.
+        column: That of the text: strings, or UTF-8 as binary, without nulls.
+        output_column: The name of the column of ids.
+        remove_columns: Columns that the result lacks. Those it keeps travel to Python and back.
+        add_special_tokens, split_special_tokens: As in a tokenizer's calls.
+    Raises:
+        CorpusError: there is no such column, or it is no text.
+        ConfigurationError: there is a column of the ids' name already.
+        FileNotFoundError, ArtifactError: the driver finds no tokenizer there, or a damaged one.
+        TypeError: tokenizer is a tokenizer itself.
+    Cost: lazy; nothing is encoded before an action needs it. Tasks take spark.task.cpus threads each.
+    """
+    import_extra("pyspark", "spark")
+    from pyspark.sql import types
+
+    _check_column(df, column)
+    num_threads = int(df.sparkSession.conf.get("spark.task.cpus", "1"))
+    encoding = Encoding.of(
+        tokenizer,
+        column,
+        output_column,
+        remove_columns,
+        add_special_tokens,
+        split_special_tokens,
+        num_threads,
+    )
+    *kept, ids = encoding.names(df.columns)
+    fields = [df.schema[name] for name in kept]
+    schema = types.StructType([*fields, types.StructField(ids, types.ArrayType(types.IntegerType(), False))])
+    needed = [name for name in df.columns if name in (column, *kept)]
+    return df.select(needed).mapInArrow(partial(_encode, encoding=encoding), schema)
+
+
+def _encode(batches: Iterable[Any], encoding: Encoding) -> Iterator[Any]:
+    pyarrow = import_extra("pyarrow", "spark")
+    for batch in batches:
+        yield from encode_batch(pyarrow.Table.from_batches([batch]), encoding).to_batches()
+
+
+def _check_column(df: Any, column: Any) -> None:
+    refuse_missing(string("column", column), df.columns)
+    kind = df.schema[column].dataType.typeName()
+    if kind not in ("string", "binary"):
+        raise CorpusError(
+            f"column {column!r} holds {kind}, not text: string, or UTF-8 as binary; name another one with "
+            f"column=, or cast it: df.withColumn({column!r}, df[{column!r}].cast('string'))"
+        )

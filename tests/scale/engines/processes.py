@@ -1,0 +1,34 @@
+"""Processes that a test started, found and killed by their ids."""
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+
+def descendants(pid):
+    """The ids of all processes below one, as far as Linux says."""
+    children = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            after_name = path.read_text(errors="replace").rpartition(")")[2].split()
+            children.setdefault(int(after_name[1]), []).append(int(path.parent.name))
+    found, new = [], [pid]
+    while new:
+        new = [child for parent in new for child in children.get(parent, ())]
+        found += new
+    return found
+
+
+def titled(pid, words):
+    """The descendants whose command line has one of the words in front."""
+    for child in descendants(pid):
+        with contextlib.suppress(OSError):
+            title = Path(f"/proc/{child}/cmdline").read_text(errors="replace").partition("\0")[0]
+            if any(word in title for word in words):
+                yield child
+
+
+def kill(pid):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

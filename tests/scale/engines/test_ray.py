@@ -1,0 +1,200 @@
+"""Ray on two nodes, each a set of processes: the same table and ids, whatever happens."""
+
+import contextlib
+import os
+import random
+import threading
+
+import corpora
+import processes
+import pyarrow as pa
+import pytest
+import ray
+import ray.data
+from ray.cluster_utils import Cluster
+from tokenizers.normalizers import NFKD
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from transformers import AutoTokenizer
+
+import hf_scaffold as hs
+from hf_scaffold.scale import ray as scale
+
+STORE = 200 << 20
+N_KILLS = 3
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Two nodes of two processors each, so that reading goes on while actors work."""
+    here = os.getcwd()
+    os.chdir(
+        tmp_path_factory.mktemp("ray")
+    )  # workers import from here, too, and the sources have no extensions
+    node = {"num_cpus": 2, "object_store_memory": STORE}
+    made = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    try:
+        made.add_node(**node)
+        ray.init(address=made.address, log_to_driver=False)
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        yield made
+    finally:
+        ray.shutdown()
+        made.shutdown()
+        os.chdir(here)
+
+
+def read(corpus, form, n_blocks):
+    """A row a document, with the text as `text`."""
+    if form == "plain":
+        files = ray.data.read_binary_files(str(corpus["plain"]), override_num_blocks=n_blocks)
+        return files.rename_columns({"bytes": "text"})
+    reader = {"jsonl": ray.data.read_json, "parquet": ray.data.read_parquet}[form]
+    return reader(str(corpus[form])).repartition(n_blocks)
+
+
+@pytest.mark.parametrize(("form", "n_blocks"), [("plain", 7), ("jsonl", 1), ("parquet", 7)])
+def test_counts_are_those_of_one_machine(cluster, corpus, form, n_blocks, counted, tmp_path):
+    size = scale.count(read(corpus, form, n_blocks), tmp_path / "counts.parquet")
+    assert (tmp_path / "counts.parquet").read_bytes() == counted
+    counts = hs.PreTokenCounts.load(tmp_path / "counts.parquet")
+    assert size[:3] == (len(counts), counts.total, counts.n_bytes)
+
+
+def test_counts_of_many_blocks(cluster, corpus, counted, tmp_path):
+    scale.count(read(corpus, "parquet", 64), tmp_path / "counts.parquet", batch_size=10, num_cpus=0.5)
+    assert (tmp_path / "counts.parquet").read_bytes() == counted
+
+
+@pytest.mark.parametrize(("form", "n_blocks"), [("plain", 1), ("jsonl", 7), ("parquet", 64)])
+def test_ids_are_those_of_the_tokenizer(cluster, corpus, form, n_blocks, saved, ids):
+    made = scale.tokenize(read(corpus, form, n_blocks), saved, concurrency=2)
+    rows = made.take_all()
+    assert len(rows) == len(ids)
+    assert {text_of(row): [*row["input_ids"]] for row in rows} == ids
+    assert made.schema().base_schema.field("input_ids").type == pa.list_(pa.int32())
+
+
+def text_of(row):
+    text = row["text"]
+    return text.decode() if isinstance(text, bytes) else text
+
+
+def test_settings_of_both_are_those_of_one_machine(cluster, texts, saved, tmp_path):
+    dataset = ray.data.from_arrow(pa.table({"n": range(len(texts)), "of text": texts}))
+    options = {"pre_tokenizer": BertPreTokenizer(), "normalizer": NFKD(), "alphabet": "chars"}
+    with pytest.warns(UserWarning, match="left out .* pre-tokens of more than 3 bytes"):
+        scale.count(dataset, tmp_path / "a.parquet", column="of text", max_pretoken_length=3, **options)
+    with pytest.warns(UserWarning, match="left out"):
+        expected = corpora.counts_of(texts, tmp_path / "b.parquet", max_pretoken_length=3, **options)
+    assert (tmp_path / "a.parquet").read_bytes() == expected
+    special = {"add_special_tokens": False, "split_special_tokens": True}
+    names = {"column": "of text", "output_column": "ids", "remove_columns": ["of text"]}
+    rows = scale.tokenize(dataset, str(saved), **names, **special, batch_size=10, num_cpus=1).take_all()
+    assert rows[0].keys() == {"n", "ids"}
+    tokenizer = AutoTokenizer.from_pretrained(saved)
+    assert {row["n"]: [*row["ids"]] for row in rows} == dict(
+        enumerate(tokenizer(texts, **special)["input_ids"])
+    )
+
+
+# ---- what goes wrong
+
+
+def test_columns_that_hold_no_text_are_named(cluster, saved, tmp_path):
+    dataset = ray.data.from_arrow(pa.table({"text": ["a", None], "n": [1, 2], "bytes": [b"\xff", b"a"]}))
+    for problem, column in [
+        ("column 'n' holds int64, not text: .*cast", "n"),
+        ("column 'text' is null in 1 of 2 rows of a batch; first drop these rows", "text"),
+        ("column 'bytes' has a row that is not UTF-8, at byte 0", "bytes"),
+    ]:
+        with pytest.raises(Exception, match=problem):
+            scale.count(dataset, tmp_path / "x", column=column)
+        with pytest.raises(Exception, match=problem):
+            scale.tokenize(dataset, saved, column=column).materialize()
+    with pytest.raises(
+        hs.CorpusError, match="no column 'txt', but 'text', 'n', 'bytes'; name one with column="
+    ):
+        scale.count(dataset, tmp_path / "x", column="txt")
+    with pytest.raises(Exception, match="no column 'txt', but 'text', 'n', 'bytes'; name one with column="):
+        scale.tokenize(dataset, saved, column="txt").materialize()
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("texts", [[], [""], [" ", "\n"]])
+def test_nothing_to_count(cluster, texts, tmp_path):
+    dataset = ray.data.from_arrow(pa.table({"text": pa.array(texts, pa.string())}))
+    with pytest.raises(hs.CorpusError, match="nothing to count"):
+        scale.count(dataset, tmp_path / "x")
+
+
+def test_tokenizers_that_do_not_travel(cluster, saved, tmp_path):
+    dataset = ray.data.from_arrow(pa.table({"text": ["a"]}))
+    with pytest.raises(TypeError, match=r"not a ScaffoldTokenizerFast: workers load it.*save_pretrained"):
+        scale.tokenize(dataset, AutoTokenizer.from_pretrained(saved))
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        scale.tokenize(dataset, tmp_path / "nowhere")
+
+
+def test_sums_that_overflow_are_refused(cluster, monkeypatch, tmp_path):
+    def huge(batch, column, counting):
+        import pyarrow
+
+        return pyarrow.table({"pretoken": pyarrow.array([b"zone"], "large_binary"), "count": [2**61]})
+
+    monkeypatch.setattr(scale, "_count", huge)
+    tables = [pa.table({"text": ["a"]})] * 4
+    scale.count(ray.data.from_arrow(tables[:3]), tmp_path / "counts.parquet")
+    assert dict(hs.PreTokenCounts.load(tmp_path / "counts.parquet")) == {b"zone": 3 * 2**61}
+    with pytest.raises(
+        ray.exceptions.RayTaskError, match=r"b'zone' has count 9223372036854775808, beyond 2\*\*63 - 1"
+    ):
+        scale.count(ray.data.from_arrow(tables), tmp_path / "counts.parquet")
+    assert dict(hs.PreTokenCounts.load(tmp_path / "counts.parquet")) == {b"zone": 3 * 2**61}
+
+
+def test_workers_import_neither_transformers_nor_engines_of_others(cluster, saved):
+    class Looking(scale.Tokenize):
+        def __call__(self, batch):
+            import sys
+
+            super().__call__(batch)
+            return {"name": sorted({name.partition(".")[0] for name in sys.modules})}
+
+    encoding = scale.Encoding.of(saved, "text", "input_ids", (), True, None)
+    dataset = ray.data.from_arrow(pa.table({"text": ["hug"]}))
+    rows = dataset.map_batches(Looking, fn_constructor_args=(encoding,), batch_format="pyarrow").take_all()
+    found = {row["name"] for row in rows}
+    assert "hf_scaffold" in found
+    assert not found & {"transformers", "torch", "pyspark", "datatrove"}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_workers_may_be_killed(cluster, corpus, counted, saved, ids, seed, tmp_path):
+    with killing(random.Random(seed)) as killed:
+        while len(killed) < N_KILLS:
+            scale.count(read(corpus, "parquet", 16), tmp_path / "counts.parquet", max_retries=-1)
+            assert (tmp_path / "counts.parquet").read_bytes() == counted
+            made = scale.tokenize(read(corpus, "parquet", 16), saved, max_restarts=-1, max_task_retries=-1)
+            rows = made.take_all()
+            assert len(rows) == len(ids)
+            assert {row["text"]: [*row["input_ids"]] for row in rows} == ids
+
+
+@contextlib.contextmanager
+def killing(chance):
+    """Kill a process of a task or actor of Ray Data now and then. Yields the list of those killed."""
+    over, killed = threading.Event(), []
+
+    def kill():
+        while len(killed) < N_KILLS and not over.wait(chance.uniform(0.5, 4)):
+            if running := [*processes.titled(os.getpid(), ("ray::Map", "ray::Read", "ray::Sort"))]:
+                killed.append(chance.choice(running))
+                processes.kill(killed[-1])
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,284 @@
+"""Spark on a standalone master with two workers, each a process: the same table and ids, whatever happens."""
+
+import contextlib
+import itertools
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import corpora
+import processes
+import pyspark
+import pytest
+from pyspark.errors import PythonException
+from pyspark.sql import SparkSession
+from tokenizers.normalizers import NFKD
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from transformers import AutoTokenizer
+
+import hf_scaffold as hs
+from hf_scaffold.scale import spark as scale
+from hf_scaffold.scale.arrow import Encoding
+
+SPARK = Path(pyspark.__file__).parent
+N_KILLS = 3  # where machines are busy, no executor would last if it went on
+PYTHONS = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+
+
+@contextlib.contextmanager
+def started(log, *arguments):
+    """A process of the cluster."""
+    environment = {**os.environ, **PYTHONS, "SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment["SPARK_MASTER_OPTS"] = "-Dspark.deploy.maxExecutorRetries=-1"
+    command = [SPARK / "bin" / "spark-class", *map(str, arguments)]
+    with open(log, "wb") as stream:
+        process = subprocess.Popen(
+            command, stdout=stream, stderr=stream, env=environment, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def found_in(log, pattern, times=1):
+    """What a pattern finds in a log, once it is there so many times."""
+    for _ in range(600):
+        found = re.findall(pattern, Path(log).read_text(errors="replace"))
+        if len(found) >= times:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"{pattern} is not in {Path(log).read_text()[-3000:]}")
+
+
+class Cluster(NamedTuple):
+    address: str
+    workers: list[int]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """The address of a master that has two workers."""
+    folder = tmp_path_factory.mktemp("spark")
+    log = folder / "master.log"
+    master = ("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", 0, "--webui-port", 0)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(started(log, *master))
+        [address] = set(found_in(log, r"Starting Spark master at (spark://\S+)"))
+        workers = []
+        for i in range(2):
+            worker = (
+                "org.apache.spark.deploy.worker.Worker",
+                "--cores",
+                1,
+                "--memory",
+                "1g",
+                "--webui-port",
+                0,
+            )
+            where = ("--host", "127.0.0.1", "--work-dir", folder / f"work-{i}", address)
+            workers.append(stack.enter_context(started(folder / f"worker-{i}.log", *worker, *where)))
+        found_in(log, r"Registering worker", 2)
+        yield Cluster(address, [worker.pid for worker in workers])
+
+
+@pytest.fixture(scope="module")
+def spark(cluster):
+    os.environ.update(PYTHONS)
+    settings = {
+        "spark.executor.memory": "700m",
+        "spark.executor.cores": 1,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": 5,
+        "spark.task.maxFailures": 8,
+        "spark.stage.maxConsecutiveAttempts": 100,
+        "spark.excludeOnFailure.enabled": False,
+        "spark.ui.enabled": False,
+        "spark.sql.files.maxPartitionBytes": "256k",  # several partitions of so little text
+        "spark.sql.files.openCostInBytes": 0,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": 30,
+    }
+    builder = SparkSession.builder.master(cluster.address).appName("hf_scaffold")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+def read(spark, corpus, form):
+    """A row a document, with the text as `text`."""
+    if form == "plain":
+        return spark.read.text(str(corpus["plain"]), wholetext=True).withColumnRenamed("value", "text")
+    return spark.read.format({"jsonl": "json"}.get(form, form)).load(str(corpus[form]))
+
+
+@pytest.mark.parametrize(
+    ("form", "n_partitions"), [*itertools.product(corpora.FORMATS, [1, 7]), ("parquet", 64)]
+)
+def test_counts_are_those_of_one_machine(spark, corpus, form, n_partitions, counted, tmp_path):
+    df = read(spark, corpus, form).repartition(n_partitions)
+    size = scale.count(df, tmp_path / "counts.parquet")
+    assert (tmp_path / "counts.parquet").read_bytes() == counted
+    counts = hs.PreTokenCounts.load(tmp_path / "counts.parquet")
+    assert size[:3] == (len(counts), counts.total, counts.n_bytes)
+
+
+@pytest.mark.parametrize(("form", "n_partitions"), [("plain", 7), ("jsonl", 1), ("parquet", 64)])
+def test_ids_are_those_of_the_tokenizer(spark, corpus, form, n_partitions, saved, ids):
+    df = scale.tokenize(read(spark, corpus, form).repartition(n_partitions), saved)
+    assert dict(df.dtypes)["input_ids"] == "array<int>"
+    rows = df.select("text", "input_ids").collect()
+    expected = {text: row for text, row in ids.items() if text or form != "plain"}  # Spark skips empty files
+    assert len(rows) == len(expected)
+    assert {row["text"]: row["input_ids"] for row in rows} == expected
+
+
+def test_settings_of_both_are_those_of_one_machine(spark, texts, saved, tmp_path):
+    df = spark.createDataFrame(
+        [(i, text.encode()) for i, text in enumerate(texts)], "n int, `of text` binary"
+    )
+    options = {"pre_tokenizer": BertPreTokenizer(), "normalizer": NFKD(), "alphabet": "chars"}
+    with pytest.warns(UserWarning, match="left out .* pre-tokens of more than 3 bytes"):
+        scale.count(df, tmp_path / "a.parquet", column="of text", max_pretoken_length=3, **options)
+    with pytest.warns(UserWarning, match="left out"):
+        expected = corpora.counts_of(texts, tmp_path / "b.parquet", max_pretoken_length=3, **options)
+    assert (tmp_path / "a.parquet").read_bytes() == expected
+    special = {"add_special_tokens": False, "split_special_tokens": True}
+    names = {"column": "of text", "output_column": "ids", "remove_columns": ["of text"]}
+    rows = scale.tokenize(df, str(saved), **names, **special).collect()
+    assert rows[0].asDict().keys() == {"n", "ids"}
+    tokenizer = AutoTokenizer.from_pretrained(saved)
+    assert {row["n"]: row["ids"] for row in rows} == dict(enumerate(tokenizer(texts, **special)["input_ids"]))
+
+
+# ---- what goes wrong
+
+
+def test_columns_that_hold_no_text_are_named(spark, saved, tmp_path):
+    df = spark.createDataFrame([("a", 1), (None, 2)], "text string, n int")
+    for call in (
+        lambda **more: scale.count(df, tmp_path / "x", **more),
+        lambda **more: scale.tokenize(df, saved, **more),
+    ):
+        with pytest.raises(hs.CorpusError, match="no column 'txt', but 'text', 'n'; name one with column="):
+            call(column="txt")
+        with pytest.raises(hs.CorpusError, match=r"column 'n' holds integer, not text: .*cast"):
+            call(column="n")
+    nulls = "column 'text' is null in 1 of . rows of a batch; first drop these rows"
+    with pytest.raises(PythonException, match=nulls):
+        scale.count(df, tmp_path / "x")
+    with pytest.raises(PythonException, match=nulls):
+        scale.tokenize(df, saved).collect()
+    broken = spark.createDataFrame([(bytearray(b"ab\xff"),)], "text binary")
+    with pytest.raises(PythonException, match="column 'text' has a row that is not UTF-8, at byte 2"):
+        scale.count(broken, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_nothing_to_count(spark, tmp_path):
+    for rows in ([], [("",)], [(" ",), ("\n",)]):
+        with pytest.raises(hs.CorpusError, match="nothing to count"):
+            scale.count(spark.createDataFrame(rows, "text string"), tmp_path / "x")
+
+
+def test_tokenizers_that_do_not_travel(spark, saved, tmp_path):
+    df = spark.createDataFrame([("a",)], "text string")
+    with pytest.raises(TypeError, match=r"not a ScaffoldTokenizerFast: workers load it.*save_pretrained"):
+        scale.tokenize(df, AutoTokenizer.from_pretrained(saved))
+    with pytest.raises(hs.ConfigurationError, match="there is a column 'text' already"):
+        scale.tokenize(df, saved, output_column="text")
+    copy = shutil.copytree(saved, tmp_path / "copy")
+    made = scale.tokenize(df, copy)
+    shutil.rmtree(copy)
+    with pytest.raises(PythonException, match=r"has no tokenizer .*copy.*all machines"):
+        made.collect()
+    corpora.save_tokenizer(copy, normalizer="NFC")
+    with pytest.raises(PythonException, match="is not the one that the driver found"):
+        made.collect()
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_sums_that_overflow_are_refused(spark, monkeypatch, ansi, tmp_path):
+    def huge(batches, column, counting):
+        import pyarrow
+
+        for _ in batches:
+            yield pyarrow.RecordBatch.from_pydict({"pretoken": [b"zone"], "count": [2**61]})
+
+    df = spark.range(4, numPartitions=4).selectExpr("cast(id as string) as text")
+    monkeypatch.setattr(scale, "_count", huge)
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    scale.count(df.limit(3).repartition(3), tmp_path / "counts.parquet")
+    assert dict(hs.PreTokenCounts.load(tmp_path / "counts.parquet")) == {b"zone": 3 * 2**61}
+    with pytest.raises(hs.CountOverflowError, match=r"b'zone' has a count beyond 2\*\*63 - 1"):
+        scale.count(df, tmp_path / "counts.parquet")
+    assert dict(hs.PreTokenCounts.load(tmp_path / "counts.parquet")) == {b"zone": 3 * 2**61}
+
+
+def test_workers_import_neither_transformers_nor_engines_of_others(spark, saved):
+    encoding = Encoding.of(saved, "text", "input_ids", (), True, None)
+
+    def modules(batches):
+        import sys
+
+        import pyarrow
+
+        assert [*scale._encode(batches, encoding)]
+        names = sorted({name.partition(".")[0] for name in sys.modules})
+        yield pyarrow.RecordBatch.from_pydict({"name": names})
+
+    df = spark.createDataFrame([("hug",)], "text string").repartition(1)
+    found = {row["name"] for row in df.mapInArrow(modules, "name string").collect()}
+    assert "hf_scaffold" in found
+    assert not found & {"transformers", "torch", "ray", "datatrove"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_workers_may_be_killed(spark, cluster, corpus, counted, saved, ids, seed, tmp_path):
+    """Executors and their Python processes."""
+    df = read(spark, corpus, "parquet").repartition(16)
+    with killing(cluster.workers, random.Random(seed)) as killed:
+        while len(killed) < N_KILLS:
+            scale.count(df, tmp_path / "counts.parquet")
+            assert (tmp_path / "counts.parquet").read_bytes() == counted
+            rows = scale.tokenize(df, saved).select("text", "input_ids").collect()
+            assert len(rows) == len(ids)
+            assert {row["text"]: row["input_ids"] for row in rows} == ids
+
+
+@contextlib.contextmanager
+def killing(parents, chance):
+    """Kill an executor or one of its Python processes now and then. Yields the list of those killed."""
+    over, killed = threading.Event(), []
+
+    def kill():
+        while len(killed) < N_KILLS and not over.wait(chance.uniform(0.5, 4)):
+            running = [pid for parent in parents for pid in processes.descendants(parent)]
+            if running:
+                killed.append(chance.choice(running))
+                processes.kill(killed[-1])
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
