@@ -183,7 +183,7 @@ cdef class AmbiguousMergeLoop(MergeLoop):
         if frequency > 0 and self._may_merge(tokens.left, tokens.right):
             self._push(frequency, tokens.left, tokens.right, NO_ID, pair)
 
-    cdef void _forget_candidates(self) noexcept:
+    cdef int _forget_candidates(self) except -1:
         MergeLoop._forget_candidates(self)
         self.places = vector[vector[position_t]]()
         self.previous_cell = vector[position_t]()

@@ -317,12 +317,15 @@ cdef class MergeLoop:
             return_free_memory()
         self.is_running = False
 
-    cdef void _forget_candidates(self) noexcept:
+    cdef int _forget_candidates(self) except -1:
         self.pairs = PairIndex()
         self.queue = CandidateQueue()
         self.merged_cells = vector[position_t]()
         self.merged_counts = vector[count_t]()
-        self.gone_left = self.gone_right = self.new_left = self.new_right = NeighbourTally()
+        self.gone_left = NeighbourTally()  # not in one line: that would copy, and keep the room
+        self.gone_right = NeighbourTally()
+        self.new_left = NeighbourTally()
+        self.new_right = NeighbourTally()
 
     cdef Outcome _run_slice(self, size_t vocab_size) except FAILED:
         cdef Interrupt interrupt
