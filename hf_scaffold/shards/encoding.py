@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hf_scaffold._core.text_encoder import framed
-from hf_scaffold.shards.files import Part
+from hf_scaffold.shards.files import Tokens
 from hf_scaffold.shards.fingerprint import session_for
 from hf_scaffold.text.texts import Texts
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
 
-def encoder_for(tokenizer: ScaffoldTokenizerFast, eos_id: int | None, dtype: str) -> Callable[[Texts], Part]:
+def encoder_for(
+    tokenizer: ScaffoldTokenizerFast, eos_id: int | None, dtype: str
+) -> Callable[[Texts], Tokens]:
     """What encodes a batch of documents, as the tokenizer does now.
 
     Args:
@@ -49,18 +51,18 @@ def _adds_nothing(session: Session) -> bool:
 
 def _natively(
     session: Session, allowed: frozenset[str], eos_id: int | None, dtype: str, batch: Texts
-) -> Part:
+) -> Tokens:
     ending = None if eos_id is None else (eos_id, batch.is_end)
     ids, offsets = session.bare.encode_utf8(
         batch.utf8, batch.bounds, allowed, ending=ending, short=dtype == "uint16"
     )
-    return Part(ids.view(dtype), offsets[1:][batch.is_end])
+    return Tokens(ids.view(dtype), offsets[1:][batch.is_end])
 
 
-def _generally(tokenizer: ScaffoldTokenizerFast, eos_id: int | None, dtype: str, batch: Texts) -> Part:
+def _generally(tokenizer: ScaffoldTokenizerFast, eos_id: int | None, dtype: str, batch: Texts) -> Tokens:
     eos = np.array([] if eos_id is None else [eos_id], np.int32)
     ids, offsets = tokenizer.encode_batch_to_arrays(batch, add_special_tokens=False)
     ends = offsets[1:][batch.is_end]
     # What follows the last end, a piece of the next document, is one more row.
     ids, offsets = framed(ids, np.concatenate([[0], ends, [len(ids)]]), eos[:0], eos)
-    return Part(ids[: len(ids) - len(eos)].astype(dtype), offsets[1:-1])
+    return Tokens(ids[: len(ids) - len(eos)].astype(dtype), offsets[1:-1])

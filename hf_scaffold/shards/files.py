@@ -49,7 +49,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Part:
+class Tokens:
     """Consecutive tokens of a corpus; `ends` are the positions after the last token of each document."""
 
     ids: NDArray[Any]
@@ -59,7 +59,7 @@ class Part:
         """Whether it is not empty: a document may have no token, and a piece of one has no end."""
         return bool(len(self.ids) or len(self.ends))
 
-    def split(self, room: int) -> tuple[Part, Part, bool]:
+    def split(self, room: int) -> tuple[Tokens, Tokens, bool]:
         """Split after the first end of a document at `room` tokens or more.
 
         Returns:
@@ -67,10 +67,10 @@ class Part:
         """
         n = int(np.searchsorted(self.ends, room))
         if n == len(self.ends):
-            return self, Part(self.ids[:0], self.ends[:0]), False
+            return self, Tokens(self.ids[:0], self.ends[:0]), False
         end = self.ends[n]
-        first = Part(self.ids[:end], self.ends[: n + 1])
-        return first, Part(self.ids[end:], self.ends[n + 1 :] - end), True
+        first = Tokens(self.ids[:end], self.ends[: n + 1])
+        return first, Tokens(self.ids[end:], self.ends[n + 1 :] - end), True
 
 
 class DigestingFile(io.BufferedWriter):
@@ -120,10 +120,10 @@ class ShardWriter(ABC):
             self.discard()
             raise
 
-    def add(self, part: Part) -> None:
+    def add(self, part: Tokens) -> None:
         """Append tokens."""
         with naming(self.path):
-            self.write(Part(part.ids.astype(self.dtype, copy=False), part.ends))
+            self.write(Tokens(part.ids.astype(self.dtype, copy=False), part.ends))
         self.n_tokens += len(part.ids)
         self.n_documents += len(part.ends)
 
@@ -155,7 +155,7 @@ class ShardWriter(ABC):
         """Write what precedes the tokens."""
 
     @abstractmethod
-    def write(self, part: Part) -> None: ...
+    def write(self, part: Tokens) -> None: ...
 
     @abstractmethod
     def end(self) -> None:
@@ -170,7 +170,7 @@ class BinWriter(ShardWriter):
     def begin(self) -> None:
         self.ends: list[NDArray[np.int64]] = []
 
-    def write(self, part: Part) -> None:
+    def write(self, part: Tokens) -> None:
         self.stream.write(part.ids.data)
         self.ends.append(part.ends + self.n_tokens)
 
@@ -222,7 +222,7 @@ class NpyWriter(ShardWriter):
         header = {"descr": npy.dtype_to_descr(self.dtype), "fortran_order": False, "shape": (self.n_tokens,)}
         npy.write_array_header_1_0(self.stream, header)
 
-    def write(self, part: Part) -> None:
+    def write(self, part: Tokens) -> None:
         self.stream.write(part.ids.data)
 
     def end(self) -> None:
@@ -241,14 +241,14 @@ class RowWriter(ShardWriter):
         ids = self.pyarrow.list_(self.pyarrow.from_numpy_dtype(self.dtype))
         self.schema = self.pyarrow.schema([(COLUMN, ids)])
         self.table = self.open_table()
-        self.waiting: list[Part] = []
+        self.waiting: list[Tokens] = []
         self.n_waiting = 0
 
     @abstractmethod
     def open_table(self) -> Any:
         """A writer into the stream."""
 
-    def write(self, part: Part) -> None:
+    def write(self, part: Tokens) -> None:
         while part:
             first, part, is_full = part.split(ROW_GROUP - self.n_waiting)
             self.waiting.append(first)

@@ -28,8 +28,7 @@ from hf_scaffold._utils.process import no_garbage_collection
 from hf_scaffold._utils.strict_json import shown
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.shards.encoding import encoder_for
-from hf_scaffold.shards.files import FORMATS, Shard, ShardWriter, find_shard_files, open_shard
-from hf_scaffold.shards.files import Part as Tokens
+from hf_scaffold.shards.files import FORMATS, Shard, ShardWriter, Tokens, find_shard_files, open_shard
 from hf_scaffold.shards.fingerprint import fingerprint, fingerprint_of_0_1, n_ids
 from hf_scaffold.shards.index import INDEX_FILE, ShardIndex
 from hf_scaffold.text.corpus import Progress, describe_corpus, iter_texts

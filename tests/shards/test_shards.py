@@ -304,7 +304,7 @@ def test_a_long_document_fills_a_shard_alone(tokenizer, corpus, tmp_path):
 def test_documents_without_tokens_count(row_group, tmp_path, monkeypatch):
     """As where a limited alphabet drops all characters. The last one may be all that is left of a part."""
     monkeypatch.setattr(files, "ROW_GROUP", row_group)
-    part = Part(np.arange(5, dtype=np.int32), np.array([0, 2, 2, 5, 5]))
+    part = Tokens(np.arange(5, dtype=np.int32), np.array([0, 2, 2, 5, 5]))
     assert [[len(first), len(rest), full] for first, rest, full in [sizes(part.split(2))]] == [[2, 3, True]]
     for format in FORMATS:
         writer = files.open_shard(tmp_path, 0, format, "uint16")
@@ -729,7 +729,7 @@ def test_missing_pyarrow_is_said_first(tokenizer, corpus, tmp_path, monkeypatch)
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_shard_that_is_discarded_leaves_no_file(format, tmp_path):
     writer = files.open_shard(tmp_path, 0, format, "uint16")
-    writer.add(Part(np.arange(100, dtype=np.int32), np.array([70, 100])))
+    writer.add(Tokens(np.arange(100, dtype=np.int32), np.array([70, 100])))
     assert [path.name for path in tmp_path.iterdir()] == [f".shard-00000.{format}.tmp"]
     writer.discard()
     assert [*tmp_path.iterdir()] == []
