@@ -3,7 +3,10 @@
 import contextlib
 import os
 import signal
+import threading
 from pathlib import Path
+
+N_KILLS = 3  # where machines are busy, no worker would last if it went on
 
 
 def descendants(pid):
@@ -32,3 +35,23 @@ def titled(pid, words):
 def kill(pid):
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def killing(find, chance):
+    """Kill one of the processes that find() gives now and then. Yields the list of those killed."""
+    over, killed = threading.Event(), []
+
+    def kill_some():
+        while len(killed) < N_KILLS and not over.wait(chance.uniform(0.5, 4)):
+            if running := [*find()]:
+                killed.append(chance.choice(running))
+                kill(killed[-1])
+
+    thread = threading.Thread(target=kill_some)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()

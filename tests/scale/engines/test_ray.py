@@ -1,9 +1,7 @@
 """Ray on two nodes, each a set of processes: the same table and ids, whatever happens."""
 
-import contextlib
 import os
 import random
-import threading
 
 import corpora
 import processes
@@ -20,7 +18,6 @@ import hf_scaffold as hs
 from hf_scaffold.scale import ray as scale
 
 STORE = 200 << 20
-N_KILLS = 3
 
 
 @pytest.fixture(scope="module")
@@ -170,8 +167,8 @@ def test_workers_import_neither_transformers_nor_engines_of_others(cluster, save
 
 @pytest.mark.parametrize("seed", range(2))
 def test_workers_may_be_killed(cluster, corpus, counted, saved, ids, seed, tmp_path):
-    with killing(random.Random(seed)) as killed:
-        while len(killed) < N_KILLS:
+    with processes.killing(workers, random.Random(seed)) as killed:
+        while len(killed) < processes.N_KILLS:
             scale.count(read(corpus, "parquet", 16), tmp_path / "counts.parquet", max_retries=-1)
             assert (tmp_path / "counts.parquet").read_bytes() == counted
             made = scale.tokenize(read(corpus, "parquet", 16), saved, max_restarts=-1, max_task_retries=-1)
@@ -180,21 +177,6 @@ def test_workers_may_be_killed(cluster, corpus, counted, saved, ids, seed, tmp_p
             assert {row["text"]: [*row["input_ids"]] for row in rows} == ids
 
 
-@contextlib.contextmanager
-def killing(chance):
-    """Kill a process of a task or actor of Ray Data now and then. Yields the list of those killed."""
-    over, killed = threading.Event(), []
-
-    def kill():
-        while len(killed) < N_KILLS and not over.wait(chance.uniform(0.5, 4)):
-            if running := [*processes.titled(os.getpid(), ("ray::Map", "ray::Read", "ray::Sort"))]:
-                killed.append(chance.choice(running))
-                processes.kill(killed[-1])
-
-    thread = threading.Thread(target=kill)
-    thread.start()
-    try:
-        yield killed
-    finally:
-        over.set()
-        thread.join()
+def workers():
+    """Processes of tasks and actors of Ray Data."""
+    return processes.titled(os.getpid(), ("ray::Map", "ray::Read", "ray::Sort"))

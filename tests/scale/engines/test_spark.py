@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +28,6 @@ from hf_scaffold.scale import spark as scale
 from hf_scaffold.scale.arrow import Encoding
 
 SPARK = Path(pyspark.__file__).parent
-N_KILLS = 3  # where machines are busy, no executor would last if it went on
 PYTHONS = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
 
 
@@ -254,31 +252,14 @@ def test_workers_import_neither_transformers_nor_engines_of_others(spark, saved)
 def test_workers_may_be_killed(spark, cluster, corpus, counted, saved, ids, seed, tmp_path):
     """Executors and their Python processes."""
     df = read(spark, corpus, "parquet").repartition(16)
-    with killing(cluster.workers, random.Random(seed)) as killed:
-        while len(killed) < N_KILLS:
+
+    def workers():  # executors, and their Python processes
+        return [pid for parent in cluster.workers for pid in processes.descendants(parent)]
+
+    with processes.killing(workers, random.Random(seed)) as killed:
+        while len(killed) < processes.N_KILLS:
             scale.count(df, tmp_path / "counts.parquet")
             assert (tmp_path / "counts.parquet").read_bytes() == counted
             rows = scale.tokenize(df, saved).select("text", "input_ids").collect()
             assert len(rows) == len(ids)
             assert {row["text"]: row["input_ids"] for row in rows} == ids
-
-
-@contextlib.contextmanager
-def killing(parents, chance):
-    """Kill an executor or one of its Python processes now and then. Yields the list of those killed."""
-    over, killed = threading.Event(), []
-
-    def kill():
-        while len(killed) < N_KILLS and not over.wait(chance.uniform(0.5, 4)):
-            running = [pid for parent in parents for pid in processes.descendants(parent)]
-            if running:
-                killed.append(chance.choice(running))
-                processes.kill(killed[-1])
-
-    thread = threading.Thread(target=kill)
-    thread.start()
-    try:
-        yield killed
-    finally:
-        over.set()
-        thread.join()
