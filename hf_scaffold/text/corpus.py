@@ -39,9 +39,8 @@ Corpus: TypeAlias = str | os.PathLike[str] | Iterable[Any]
 Cut: TypeAlias = Callable[[bytes], int]
 Progress: TypeAlias = Callable[[int, int | None], object]
 _OpenSection: TypeAlias = Callable[[Any], tuple[Any, int]]
-_File: TypeAlias = tuple[
-    Path, int | None, _OpenSection | None
-]  # how many bytes are read, and which: None is all
+# With how many bytes are read, if that is known, and which; None: all.
+_File: TypeAlias = tuple[Path, int | None, _OpenSection | None]
 _Item = TypeVar("_Item")
 _Sized = TypeVar("_Sized", bound=Sized)
 
