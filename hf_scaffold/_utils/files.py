@@ -72,6 +72,30 @@ def refuse_missing_folder(source: str) -> None:
         raise FileNotFoundError(errno.ENOENT, "no such folder", source)
 
 
+def require_writable(folder: Path) -> None:
+    """Refuse a folder that can't be made or written, before long work rather than after it.
+
+    Raises:
+        NotADirectoryError, PermissionError: with the path that is in the way.
+    """
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(existing))
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(existing))
+
+
+def require_writable_file(path: Path) -> None:
+    """Refuse a file that can't be written or replaced, before long work rather than after it.
+
+    Raises:
+        IsADirectoryError, NotADirectoryError, PermissionError: with the path that is in the way.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    require_writable(path.parent)
+
+
 # ---- several files, all of them or none
 #
 # Files are written into `.saving-…` inside their folder; one rename, to `.saved-…`, commits them; then they

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hf_scaffold._utils.files import require_writable, require_writable_file
 from hf_scaffold._utils.version import __version__
 from hf_scaffold.cli import options, terminal
 from hf_scaffold.cli.errors import TRACEBACK, describe, in_options
@@ -94,7 +95,7 @@ def _require_table_file(output: Path) -> None:
         raise typer.BadParameter(f"--output {output} must end in .parquet, by which `train` knows a table")
     with options.about("--output"):
         workflow.require_parquet()
-        workflow.require_writable_file(output)
+        require_writable_file(output)
 
 
 @app.command(epilog=_example("count books/*.txt -o books.parquet"))
@@ -115,7 +116,7 @@ def count(
     replaced once the new one is complete.
     """
     from hf_scaffold.cli import views, workflow
-    from hf_scaffold.tables.merging import TableSize
+    from hf_scaffold.counting.counts import save_table
 
     _require_table_file(output)
     start = time.perf_counter()
@@ -123,9 +124,7 @@ def count(
     if max_memory is not None:
         size = workflow.count_to_file(corpus, *settings, output, max_memory)
     else:
-        counts = workflow.count_with_bar(corpus, *settings)
-        counts.save(output)
-        size = TableSize(len(counts), counts.total, counts.n_bytes, counts.parts)
+        size = save_table(workflow.count_with_bar(corpus, *settings), output)
     views.show_table(size, output, time.perf_counter() - start)
 
 
@@ -299,7 +298,7 @@ def _write_shards(
     from hf_scaffold.shards.writing import write_shards
 
     with options.about("--output-dir"):
-        workflow.require_writable(output_dir)
+        require_writable(output_dir)
     loaded = workflow.load_scaffold(tokenizer)
     start = time.perf_counter()
     with terminal.progress_bar("Tokenizing", "bytes") as progress:
@@ -420,7 +419,7 @@ def report(
     It trains Scaffold-BPE, plain BPE and other baselines of one size and measures them. The page opens
     offline; all forms hold the same facts.
     """
-    from hf_scaffold.cli import views, workflow
+    from hf_scaffold.cli import views
     from hf_scaffold.evaluation import baselines
     from hf_scaffold.report import report as reports
     from hf_scaffold.training.settings import DEFAULT_VOCAB_SIZE
@@ -428,7 +427,7 @@ def report(
     with options.about("--output"):
         reports.check_forms(output)
         for path in output:
-            workflow.require_writable_file(path)
+            require_writable_file(path)
     if all_baselines and baseline:
         raise typer.BadParameter("give --baseline or --all-baselines, not both")
     kinds = baselines.BASELINES if all_baselines else baseline or reports.DEFAULT_BASELINES

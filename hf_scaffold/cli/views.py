@@ -1,7 +1,6 @@
 """What each command shows of its result, on stdout."""
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from hf_scaffold.evaluation.audit import Audit
 from hf_scaffold.evaluation.inspection import Inspection, bytes_per_token, readable, scaffold_uses
 from hf_scaffold.shards.index import ShardIndex
 from hf_scaffold.tables.merging import TableSize
-from hf_scaffold.tables.parts import Parts
+from hf_scaffold.tables.parts import Parts, some_missing
 from hf_scaffold.training.artifact import ScaffoldBPE
 
 if TYPE_CHECKING:
@@ -36,8 +35,7 @@ def show_table(size: TableSize, path: Path, seconds: float) -> None:
 def _parts(parts: Parts) -> tuple[str, str]:
     if len(parts.numbers) == 1:
         return "part", f"{parts.numbers[0]}/{parts.of}"
-    some = ",".join(map(str, islice(parts.missing, 10)))
-    return "missing parts", f"{some}{',…' * (parts.n_missing > 10)} of {parts.of}"
+    return "missing parts", f"{some_missing(parts.numbers, parts.of, ',')} of {parts.of}"
 
 
 def show_training(bpe: ScaffoldBPE, counts: PreTokenCounts, folder: Path, seconds: float) -> None:

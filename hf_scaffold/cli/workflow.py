@@ -1,6 +1,5 @@
 """The steps behind the commands: files to counts, a tokenizer into its folder and back, text to lines."""
 
-import errno
 import json
 import os
 import tempfile
@@ -9,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_scaffold._utils.files import saving, settle
+from hf_scaffold._utils.files import require_writable, require_writable_file, saving, settle
 from hf_scaffold.cli import terminal
 from hf_scaffold.cli.options import DEFAULT_EOS
 from hf_scaffold.counting.counting import count
@@ -203,30 +202,6 @@ def require_parquet() -> None:
 
 
 # ---- a tokenizer's folder
-
-
-def require_writable(folder: Path) -> None:
-    """Refuse a folder that can't be made or written, before long work rather than after it.
-
-    Raises:
-        NotADirectoryError, PermissionError: with the path that is in the way.
-    """
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not existing.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(existing))
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(existing))
-
-
-def require_writable_file(path: Path) -> None:
-    """Refuse a file that can't be written or replaced, before long work rather than after it.
-
-    Raises:
-        IsADirectoryError, NotADirectoryError, PermissionError: with the path that is in the way.
-    """
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    require_writable(path.parent)
 
 
 def require_tokenizer_folder(folder: Path) -> None:

@@ -17,7 +17,8 @@ from hf_scaffold._utils.arguments import (
     warn,
     whole,
 )
-from hf_scaffold.counting.counts import PreTokenCounts, PreTokenizerLike
+from hf_scaffold._utils.files import require_writable_file
+from hf_scaffold.counting.counts import PreTokenCounts, PreTokenizerLike, save_table
 from hf_scaffold.counting.workers import (
     count_in_processes,
     count_in_threads,
@@ -27,7 +28,7 @@ from hf_scaffold.counting.workers import (
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.tables.merging import TableSize, memory_for_rows, write_sum
 from hf_scaffold.tables.parts import Parts, join_parts
-from hf_scaffold.tables.rows import Rows, is_blank, without_longer
+from hf_scaffold.tables.rows import Rows, is_blank, left_out, without_longer
 from hf_scaffold.text.corpus import Corpus, Progress, describe_corpus, files_of, iter_documents
 from hf_scaffold.text.parts import Part, corpus_digest
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
@@ -139,6 +140,8 @@ def count(
     if max_memory is not None and output is None:
         raise ConfigurationError("max_memory takes an output: a table in memory may be of any size")
     n_bytes = None if max_memory is None else memory_for_rows(max_memory)
+    if output is not None:
+        require_writable_file(Path(output))
     chosen = None if part is None else Part.checked(part)
     parts: tuple[Parts, ...] = ()
     if chosen is not None:
@@ -151,10 +154,11 @@ def count(
         else:
             tables = count_in_processes(documents, cutter, num_workers, n_bytes)
         tables = _checked(tables, max_pretoken_length, None if parts else describe_corpus(corpus))
-        if output is not None:
-            return write_sum(tables, Path(output), cutter, parts, n_bytes=n_bytes or memory_for_rows("1G"))
+        if output is not None and n_bytes is not None:
+            return write_sum(tables, Path(output), cutter, parts, n_bytes=n_bytes)
         (rows,) = tables
-    return PreTokenCounts(*rows, cutter, parts)
+    counts = PreTokenCounts(*rows, cutter, parts)
+    return counts if output is None else save_table(counts, output)
 
 
 def _checked(tables: Iterator[Rows], max_length: int | None, corpus: str | None) -> Iterator[Rows]:
@@ -174,7 +178,7 @@ def _checked(tables: Iterator[Rows], max_length: int | None, corpus: str | None)
         all_blank = all_blank and is_blank(rows)
         yield rows
     if n_left_out:
-        warn(f"left out {n_left_out:,} pre-tokens of more than {max_length:,} bytes (max_pretoken_length)")
+        warn(left_out(n_left_out, max_length))
     if corpus is not None and all_blank:
         what = "it is all whitespace" if n_rows else "it gave no pre-tokens"
         raise CorpusError(f"nothing to count in {corpus}: {what}")

@@ -20,6 +20,7 @@ from hf_scaffold._utils.arguments import knows_its_arguments, shortened, warn, w
 from hf_scaffold._utils.files import naming, saving
 from hf_scaffold.errors import ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.tables.files import TableFile, TableWriter, arrow_table
+from hf_scaffold.tables.merging import TableSize
 from hf_scaffold.tables.mixing import Weights, mix_counts
 from hf_scaffold.tables.parts import Parts, join_parts
 from hf_scaffold.tables.rows import Int64Array, check_rows
@@ -347,6 +348,12 @@ def _to_count(pretoken: bytes, value: Any) -> int:
     if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__") or operator.index(value) < 1:
         raise CorpusError(f"pre-token {pretoken!r} has count {value!r}; counts are whole numbers from 1")
     return operator.index(value)
+
+
+def save_table(counts: PreTokenCounts, path: str | os.PathLike[str]) -> TableSize:
+    """Save a table, and say how large it is."""
+    counts.save(path)
+    return TableSize(len(counts), counts.total, counts.n_bytes, counts.parts)
 
 
 def _name(pre_tokenizer: PreTokenizer) -> str:

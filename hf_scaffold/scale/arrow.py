@@ -12,8 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from hf_scaffold._core.counter import PretokenCounter
 from hf_scaffold._utils.arguments import flag, shortened, string, strings, warn, whole
 from hf_scaffold._utils.files import naming, read_bytes, read_unmixed, refuse_missing_folder, saving
@@ -23,8 +21,7 @@ from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, C
 from hf_scaffold.splitting.entries import Splitting
 from hf_scaffold.tables.files import arrow_table, columns, rows_of_arrow
 from hf_scaffold.tables.merging import TableSize, summed, write_table
-from hf_scaffold.tables.rows import check_rows, rows_of
-from hf_scaffold.tables.sums import exact_sum
+from hf_scaffold.tables.rows import check_rows, is_blank, left_out, rows_of, without_longer
 from hf_scaffold.text.files import import_extra, listed
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
 
@@ -113,15 +110,15 @@ class Tally:
         """The rows as an Arrow table, sorted but for `LEFT_OUT` at the end; they are then no longer here."""
         rows = rows_of(self._general) if self._native is None else self._native.table()
         self._start()
+        n_left_out = 0
+        if self._counting.max_pretoken_length is not None:
+            rows, n_left_out = without_longer(rows, self._counting.max_pretoken_length)
         table = arrow_table(rows)
-        _, offsets, counts = rows
-        longest = self._counting.max_pretoken_length
-        if longest is None or not (too_long := np.diff(offsets) > longest).any():
+        if not n_left_out:
             return table
         pyarrow = import_extra("pyarrow", "parquet")
-        n_left_out = min(exact_sum(counts[too_long]), 2**63 - 1)
-        left_out = pyarrow.table([[LEFT_OUT], [n_left_out]], schema=pyarrow.schema(columns()))
-        return pyarrow.concat_tables([table.filter(~too_long), left_out])
+        last = pyarrow.table([[LEFT_OUT], [min(n_left_out, 2**63 - 1)]], schema=pyarrow.schema(columns()))
+        return pyarrow.concat_tables([table, last])
 
 
 @lru_cache(maxsize=1)  # once a process
@@ -396,10 +393,7 @@ def save_counts(tables: Iterable[Any], output: str | os.PathLike[str], counting:
         if checked.is_space:
             raise CorpusError("nothing to count: the texts are all white space")
     if checked.n_left_out:
-        warn(
-            f"left out {checked.n_left_out:,} pre-tokens of more than {counting.max_pretoken_length:,} bytes "
-            "(max_pretoken_length)"
-        )
+        warn(left_out(checked.n_left_out, counting.max_pretoken_length))
     return size
 
 
@@ -434,10 +428,10 @@ class _Checked:
             self.n_left_out, rows = rows["count"][0].as_py(), rows.slice(1)
         if not len(rows):
             return
-        check_rows(rows_of_arrow(rows), self._alphabet, self._n_rows, self._last)
+        found = rows_of_arrow(rows)
+        check_rows(found, self._alphabet, self._n_rows, self._last)
         self._n_rows, self._last = self._n_rows + len(rows), rows["pretoken"][-1].as_py()
-        pretokens = (pretoken.as_py() for pretoken in rows["pretoken"])
-        self.is_space = self.is_space and all(p.decode(errors="replace").isspace() for p in pretokens)
+        self.is_space = self.is_space and is_blank(found)
         yield rows
 
 

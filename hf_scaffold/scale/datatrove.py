@@ -28,7 +28,8 @@ from hf_scaffold.scale.arrow import (
 )
 from hf_scaffold.tables.files import TableFile
 from hf_scaffold.tables.merging import merge_counts, write_table
-from hf_scaffold.tables.parts import Parts, join_parts
+from hf_scaffold.tables.parts import Parts, join_parts, some_missing
+from hf_scaffold.tables.rows import left_out
 from hf_scaffold.text.files import encode, import_extra
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
 from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
 TABLE_NAME = "counts.parquet"
 _BATCH = 1 << 20  # bytes of text counted at a time
-_MOST_NAMED = 10  # missing ranks in a message
 
 
 class CountPretokens(PipelineStep):  # type: ignore[misc]  # datatrove is not there for mypy
@@ -108,10 +108,7 @@ class CountPretokens(PipelineStep):  # type: ignore[misc]  # datatrove is not th
         if len(table) and table["pretoken"][-1].as_py() == LEFT_OUT:
             n_left_out, table = table["count"][-1].as_py(), table.slice(0, len(table) - 1)
             self.stat_update("pretokens_left_out", value=n_left_out, unit="task")
-            logger.warning(
-                f"left out {n_left_out:,} pre-tokens of more than "
-                f"{self.counting.max_pretoken_length:,} bytes (max_pretoken_length)"
-            )
+            logger.warning(left_out(n_left_out, self.counting.max_pretoken_length))
         place = self.output_folder.resolve_paths("")
         corpus = f"datatrove {hashlib.sha256(place.encode()).hexdigest()[:16]}"
         parts = [Parts(corpus, world_size, (rank,))] if world_size > 1 else []
@@ -183,11 +180,10 @@ class MergeCounts(PipelineStep):  # type: ignore[misc]
             raise ConfigurationError(f"{place} has no tables; run a pipeline with CountPretokens first")
         files = [TableFile(path) for path in paths]
         for parts in join_parts([(str(file.path), file.parts) for file in files]):
-            missing = [*map(str, parts.missing)]
-            some = ", ".join(missing[:_MOST_NAMED]) + (", …" if len(missing) > _MOST_NAMED else "")
+            some = some_missing(parts.numbers, parts.of)
             raise ConfigurationError(
-                f"{place} has no tables of {len(missing)} of the {parts.of} ranks: {some}; run the pipeline "
-                "that counts again: it takes up these alone"
+                f"{place} has no tables of {parts.n_missing} of the {parts.of} ranks: {some}; run the "
+                "pipeline that counts again: it takes up these alone"
             )
         if not any(file.n_rows for file in files):
             raise CorpusError(f"nothing to count: the tables in {place} are empty")

@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 from hf_scaffold._utils.arguments import flag, knows_its_arguments, strings
@@ -17,6 +16,7 @@ from hf_scaffold.errors import ArtifactError, ConfigurationError
 from hf_scaffold.shards.files import Shard, find_shard_files
 from hf_scaffold.shards.index import INDEX_FILE, ShardIndex
 from hf_scaffold.shards.writing import is_whole, sole_writer
+from hf_scaffold.tables.parts import some_missing
 
 
 @knows_its_arguments
@@ -109,10 +109,8 @@ def _in_order(folders: Sequence[Path]) -> list[tuple[Path, ShardIndex]]:
     if wanted is None:
         raise ConfigurationError("there are no folders to join")
     n_parts = wanted[1].n_parts
-    if n_missing := n_parts - len(found):
-        missing = islice((number for number in range(n_parts) if number not in found), 10)
-        some = f"{', '.join(map(str, missing))}{', …' * (n_missing > 10)}"
-        raise ConfigurationError(f"of {n_parts} parts, these are missing: {some}")
+    if len(found) < n_parts:
+        raise ConfigurationError(f"of {n_parts} parts, these are missing: {some_missing(found, n_parts)}")
     return [found[number] for number in range(n_parts)]
 
 

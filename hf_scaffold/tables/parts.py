@@ -1,8 +1,9 @@
 """Which parts of a corpus a table counts, so that none is added twice and none is missing unnoticed."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 
 from hf_scaffold.errors import ConfigurationError
 
@@ -34,8 +35,23 @@ class Parts:
     @property
     def missing(self) -> Iterator[int]:
         """The numbers of those that are not here."""
-        here = {*self.numbers}
-        return (number for number in range(self.of) if number not in here)
+        return _missing(self.numbers, self.of)
+
+
+def _missing(numbers: Iterable[int], of: int) -> Iterator[int]:
+    here = {*numbers}
+    return (number for number in range(of) if number not in here)
+
+
+def some_missing(numbers: Collection[int], of: int, separator: str = ", ") -> str:
+    """The first ten of the numbers below `of` that are not among those here, for messages.
+
+    Example:
+        >>> some_missing([1], 3), some_missing([0], 10**18)
+        ('0, 2', '1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …')
+    """
+    some = [*map(str, islice(_missing(numbers, of), 10))]
+    return separator.join([*some, "…"] if of - len(numbers) > 10 else some)
 
 
 def join_parts(tables: Sequence[tuple[str, Sequence[Parts]]]) -> tuple[Parts, ...]:

@@ -39,6 +39,11 @@ def without_longer(rows: Rows, max_length: int) -> tuple[Rows, int]:
     return (kept, bounds, counts[is_short]), sum(counts[~is_short].tolist())
 
 
+def left_out(n_pretokens: int, max_length: int | None) -> str:
+    """What to say of pre-tokens that `without_longer` took out."""
+    return f"left out {n_pretokens:,} pre-tokens of more than {max_length:,} bytes (max_pretoken_length)"
+
+
 def is_blank(rows: Rows) -> bool:
     """Whether all of it is white space.
 

@@ -71,10 +71,20 @@ def test_the_table_has_the_bytes_of_one_in_memory(
 
 def test_an_output_needs_no_bound(corpus, tmp_path, little_memory):
     size = hs.count(f"{corpus}/*", output=tmp_path / "output.parquet")
-    assert len(little_memory) == 2  # written, and merged with nothing
+    assert not little_memory  # written as it is, with nothing to merge
     table = hs.PreTokenCounts.load(tmp_path / "output.parquet")
     assert table == hs.count(f"{corpus}/*")
     assert size.n_distinct == len(table)
+
+
+@pytest.mark.parametrize("bound", [None, "1G"])
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path, bound):
+    (tmp_path / "file").write_text("")
+    never = (pytest.fail("this was read") for _ in range(1))
+    with pytest.raises(NotADirectoryError, match="file"):
+        hs.count(never, output=tmp_path / "file" / "counts.parquet", max_memory=bound)
+    with pytest.raises(IsADirectoryError, match=tmp_path.name):
+        hs.count(never, output=tmp_path, max_memory=bound)
 
 
 def test_pretokens_too_long_are_counted_as_left_out_over_all_tables(corpus, tmp_path, little_memory):
