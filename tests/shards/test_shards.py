@@ -23,7 +23,7 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 import hf_scaffold as hs
 from hf_scaffold.shards import encoding, files, writing
-from hf_scaffold.shards.files import FORMATS, Part
+from hf_scaffold.shards.files import FORMATS, Tokens
 from hf_scaffold.shards.writing import INDEX_FILE, ShardIndex, write_shards
 
 DOCUMENTS = [
