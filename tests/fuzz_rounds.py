@@ -3,11 +3,13 @@
 The right answer is the Rust backend's with the expanded model; of short texts it is the oracle's, too.
 """
 
+import faulthandler
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from native_cases import (
@@ -82,16 +84,25 @@ class Rust:
         return True
 
 
+class Patience(NamedTuple):
+    """Seconds after which a question to the backend, or all up to the next one, ends the process."""
+
+    backend: float
+    ours: float
+
+
 @dataclass
 class Round:
     """What one random tokenizer after another is asked, and what became of it.
 
     Args:
+        patience: None has no end.
         counts: Texts and calls by what they are for, "group: name", and those encoded natively, with
             " natively" after it.
         failure: The first wrong answer.
     """
 
+    patience: Patience | None = None
     n_texts: int = 0
     n_calls: int = 0
     n_native: int = 0
@@ -116,12 +127,24 @@ class Round:
         self.counts[name] += n
         self.counts[f"{name} natively"] += n * is_native
 
+    def ask_the_backend(self, question: Callable[..., Any], *args: Any) -> Any:
+        """Its answer. `fuzz_native` looks for this name in the stack of what took too long."""
+        if self.patience is None:
+            return question(*args)
+        faulthandler.dump_traceback_later(self.patience.backend, exit=True)
+        try:
+            return question(*args)
+        finally:
+            faulthandler.dump_traceback_later(self.patience.ours, exit=True)
+
     # ---- calls
 
     def check_call(self, rng: random.Random, made: Tokenizer, native: Any, general: Any, call: Call) -> None:
         """Both paths answer alike; a third of the time the encodings are looked into."""
         with_encodings = rng.random() < 0.3
-        found, expected = outcome(native, call), outcome(general, call)
+        # First the backend, on which what isn't native falls back: it alone may take long.
+        expected = self.ask_the_backend(outcome, general, call)
+        found = outcome(native, call)
         self.n_native += is_native(found)
         self.n_calls += 1
         for name, option in COUNTED.items():
@@ -143,13 +166,13 @@ class Round:
         if reason != "native":  # there the ways differ little, and take long
             texts = texts[::10]
         try:
-            ids, ends = rust.encode(texts, adds)
+            ids, ends = self.ask_the_backend(rust.encode, texts, adds)
         except BaseException:  # a panic, of which `encodes` tells
-            refused = {text for text in texts if not rust.encodes(text)}
+            refused = {text for text in texts if not self.ask_the_backend(rust.encodes, text)}
             for text in sorted(refused):
                 self.check_call(rng, made, native, general, Call(text))
             texts = [text for text in texts if text not in refused]
-            ids, ends = rust.encode(texts, adds)
+            ids, ends = self.ask_the_backend(rust.encode, texts, adds)
         for way, n, (found, found_ends) in ways(native, texts, adds):
             self.count(f"way: {way}", n, reason == "native")
             if not (np.array_equal(found_ends, ends[: n + 1]) and np.array_equal(found, ids[: ends[n]])):

@@ -1,7 +1,10 @@
 """The fuzzer notices what it is there for: a wrong answer on any way to ids."""
 
 import random
+import subprocess
+import sys
 
+import fuzz_native
 import fuzz_rounds
 import numpy as np
 import pytest
@@ -63,3 +66,22 @@ def test_no_failure_and_all_counted():
         assert fuzzed.counts[name] == fuzzed.counts[f"{name} natively"] == len(TEXTS)
     assert fuzzed.counts["way: one by one"] == 50
     assert fuzzed.counts["way: beside the oracle"] == fuzzed.counts["way: dropout beside the oracle"] == 8
+
+
+@pytest.mark.parametrize(("who", "is_left_out"), [("general", True), ("native", False)])
+def test_what_takes_too_long_ends_the_process_and_is_left_out_if_it_is_the_backend(who, is_left_out):
+    script = f"""
+import random, sys, time
+sys.path[:0] = {sys.path!r}
+import fuzz_rounds
+from native_cases import Call, Tokenizer, twins
+made = Tokenizer()
+native, general = twins(made)
+fuzz_rounds.outcome = lambda tokenizer, call: time.sleep(99 if tokenizer is {who} else 0)
+fuzzed = fuzz_rounds.Round(patience=fuzz_rounds.Patience(backend=0.2, ours=0.3))
+fuzzed.check_call(random.Random(0), made, native, general, Call("a"))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "Timeout" in done.stderr
+    assert bool(fuzz_native.BACKEND_GAVE_UP.search(done.stderr)) == is_left_out
