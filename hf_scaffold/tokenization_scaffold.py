@@ -218,6 +218,9 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
 
     # ---- encoding ----
 
+    def _switch_to_input_mode(self) -> None:
+        """Nothing, as without it: stock asks each call for it, and what is missing takes 2 µs to find out."""
+
     def _encode_plus(  # type: ignore[override]  # stock's other options pass through
         self,
         text: Any,
