@@ -2,8 +2,8 @@
 
     python benchmarks/large_table.py novels.txt --rows 5000000
 
-The pre-tokens are made of a text's: beginnings of some, of 2 to 10 bytes, before the ends of others. The most
-frequent occurs as often as there are pre-tokens, the second half as often, and so on.
+The pre-tokens are made of a text's (made_tables.py). The most frequent occurs as often as there are
+pre-tokens, the second half as often, and so on.
 """
 
 import json
@@ -14,37 +14,21 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 sys.path.insert(0, str(Path(__file__).parent))  # PYTHONSAFEPATH leaves it out
 
+import made_tables
 from harness import Run, environment, fetch, markdown, measure, megabytes
 
 import hf_scaffold as hs
 
-AT_ONCE = 1 << 22  # pre-tokens made
-
 
 def make_table(text: str, rows: int, path: str) -> Run:
     """A child's side: writes the table."""
-    rng = np.random.default_rng(0)
-    words = [word for word in hs.count(Path(text), pre_tokenizer="gpt2") if 2 < len(word) < 20]
-    lengths = rng.integers(2, 11, (2, len(words))).tolist()
-    begins = np.array([word[:n] for word, n in zip(words, lengths[0], strict=True)])
-    ends = np.array([word[-n:] for word, n in zip(words, lengths[1], strict=True)])
-    made = np.empty(0, "S20")
-    while len(made) < rows:
-        missing = rows - len(made) + rows // 8
-        sizes = np.diff([*range(0, missing, AT_ONCE), missing])
-        some = [np.char.add(rng.choice(begins, n), rng.choice(ends, n)) for n in sizes]
-        made = np.unique(np.concatenate([made, *some]))
-    made = made[np.sort(rng.choice(len(made), rows, replace=False, shuffle=False))]
-    letters = np.frombuffer(made.tobytes(), np.uint8)
-    offsets = np.concatenate([[0], np.cumsum(np.char.str_len(made))])
-    counts = rows // rng.permutation(np.arange(1, rows + 1))
-    hs.PreTokenCounts(letters[letters > 0].tobytes(), offsets, counts, "gpt2").save(path)
-    return {}
+    words = made_tables.words_of(Path(text))
+    numbers = made_tables.numbers_of(words, rows)
+    return {"n_bytes": made_tables.write(Path(path), words, numbers, made_tables.counts_of(rows))}
 
 
 def load_and_train(path: str, vocab_size: int) -> Run:

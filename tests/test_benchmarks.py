@@ -60,6 +60,17 @@ def test_large_tables_are_made_and_trained_on(english_text, tmp_path):
     assert 4 < float(row.split("|")[2]) < 20
 
 
+def test_large_tables_are_merged(english_text, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text(english_text[:100_000], encoding="utf-8")
+    output = run("merge_tables.py", text, "--tables", "3", "--rows", "5000", "--max-memory", "512M,1G")
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in output.splitlines()[-2:]]
+    assert [row[4] for row in rows] == ["512M", "1G"]
+    for row in rows:
+        assert row[0] == "3 of 5,000 rows"
+        assert 1000 + 3 * 3000 < int(row[2].replace(",", "")) < 1000 + 3 * 4000
+
+
 def test_the_start_is_measured(tmp_path):
     toys.tokenizer().save_pretrained(tmp_path)
     output = run("start.py", tmp_path, "--rounds", "2")

@@ -41,6 +41,7 @@ NOT_RUN = {
     "pip": "it needs a network",
     "python": "a benchmark, or an engine's example; tests/test_benchmarks.py and tests/scale run them",
     "ray": "it needs a cluster",
+    "sbatch": "it needs a cluster; the commands that it starts are checked",
     "spark-submit": "it needs a cluster; tests/scale runs the same script on one of this machine",
 }
 # Pages whose code needs what only `make scale-test` installs: it is that of scripts, which tests/scale runs.
@@ -143,6 +144,15 @@ def test_commands_that_are_not_run_would_be_found(words):
                 assert f"$({setting.partition('=')[0]})" in MAKEFILE
         case "pip":
             assert arguments == ["install", "."] or re.fullmatch(r"hf_scaffold\[.+\]", arguments[1])
+        case "sbatch":
+            _, command, *options = shlex.split(arguments[arguments.index("--wrap") + 1])
+            shown = subprocess.run(
+                [Path(sys.executable).with_name("hf-scaffold"), command, "--help"],
+                **{"capture_output": True, "text": True, "check": True},
+            ).stdout
+            assert {option for option in options if option.startswith("-")} <= {
+                *re.findall(r"-[-\w]+", shown)
+            }
         case "python" | "ray" | "spark-submit":
             n_before = next(i for i, word in enumerate(arguments) if word.endswith(".py"))
             script, *options = arguments[n_before:]

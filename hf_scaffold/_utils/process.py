@@ -1,8 +1,9 @@
-"""What the whole process shares: its processors, the search for garbage."""
+"""What the whole process shares: its processors, its open files, the search for garbage."""
 
 import contextlib
 import gc
 import os
+import sys
 from collections.abc import Iterator
 
 
@@ -11,6 +12,16 @@ def n_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def most_open_files() -> int:
+    """How many files this process may have open at a time, all of it together."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 512
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
 @contextlib.contextmanager

@@ -17,13 +17,13 @@ from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import PreTokenizer as StockPreTokenizer
 
 from hf_scaffold._utils.arguments import knows_its_arguments, shortened, warn, whole
-from hf_scaffold._utils.files import naming, saving
+from hf_scaffold._utils.files import naming
 from hf_scaffold.errors import ConfigurationError, CorpusError, CountOverflowError
-from hf_scaffold.tables.files import TableFile, TableWriter, arrow_table
-from hf_scaffold.tables.merging import TableSize
+from hf_scaffold.tables.files import TableFile, arrow_table
+from hf_scaffold.tables.merging import TableSize, put, workplace, write_table
 from hf_scaffold.tables.mixing import Weights, mix_counts
 from hf_scaffold.tables.parts import Parts, join_parts
-from hf_scaffold.tables.rows import Int64Array, check_rows
+from hf_scaffold.tables.rows import Int64Array, check_rows, join_min_counts
 from hf_scaffold.tables.sums import exact_sum
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
 
@@ -44,6 +44,7 @@ class PreTokenCounts(Mapping[bytes, int]):
         counts: int64 > 0, n rows.
         pre_tokenizer: What cut the text: a preset's name, a `PreTokenizer` or a `tokenizers` object.
         parts: The parts of corpora that are counted here, where others are not: see `merge`.
+        min_count: Pre-tokens that occur less often were left out; 1 if none was. See `at_least`.
     Raises:
         CorpusError: the table is not sorted, has an empty or repeated pre-token or a count below 1; or the
             alphabet is characters and a pre-token is not UTF-8.
@@ -62,12 +63,14 @@ class PreTokenCounts(Mapping[bytes, int]):
         counts: Int64Array,
         pre_tokenizer: PreTokenizerLike,
         parts: Iterable[Parts] = (),
+        min_count: int = 1,
     ) -> None:
         self.data = data
         self.offsets = _read_only(offsets)
         self.counts = _read_only(counts)
         self.pre_tokenizer = get_pre_tokenizer(pre_tokenizer)
         self.parts = tuple(parts)
+        self.min_count = min_count
         n_rows = len(self.counts)
         if len(self.offsets) != n_rows + 1 or self.offsets[0] != 0 or self.offsets[-1] != len(self.data):
             raise CorpusError(
@@ -110,7 +113,11 @@ class PreTokenCounts(Mapping[bytes, int]):
 
     @classmethod
     def _from_sorted(
-        cls, items: Iterable[tuple[bytes, int]], pre_tokenizer: PreTokenizer, parts: Iterable[Parts] = ()
+        cls,
+        items: Iterable[tuple[bytes, int]],
+        pre_tokenizer: PreTokenizer,
+        parts: Iterable[Parts] = (),
+        min_count: int = 1,
     ) -> "PreTokenCounts":
         data, offsets, counts = bytearray(), array("q", [0]), array("q")
         for pretoken, value in items:
@@ -119,7 +126,7 @@ class PreTokenCounts(Mapping[bytes, int]):
             data += pretoken
             offsets.append(len(data))
             counts.append(value)
-        return cls(bytes(data), np.array(offsets), np.array(counts), pre_tokenizer, parts)
+        return cls(bytes(data), np.array(offsets), np.array(counts), pre_tokenizer, parts, min_count)
 
     @property
     def total(self) -> int:
@@ -158,17 +165,19 @@ class PreTokenCounts(Mapping[bytes, int]):
                     f"{_name(self.pre_tokenizer)} and {_name(other.pre_tokenizer)}"
                 )
         tables = (self, *others)
-        parts = join_parts([(f"table {i}", table.parts) for i, table in enumerate(tables)])
+        names = [f"table {i}" for i in range(len(tables))]
+        parts = join_parts([(name, table.parts) for name, table in zip(names, tables, strict=True)])
+        lacking = [(name, table.min_count) for name, table in zip(names, tables, strict=True)]
         rows = heapq.merge(*(table.items() for table in tables))
         groups = groupby(rows, operator.itemgetter(0))
         sums = ((pretoken, sum(value for _, value in group)) for pretoken, group in groups)
-        return self._from_sorted(sums, self.pre_tokenizer, parts)
+        return self._from_sorted(sums, self.pre_tokenizer, parts, join_min_counts(lacking))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the table as Parquet: columns `pretoken` (binary) and `count` (int64), sorted by pre-token.
 
-        The metadata hold the pre-tokenizer, the parts and a format version. Equal tables give equal bytes
-        with one version of pyarrow. A failed write leaves an older file of that name as it was.
+        The metadata hold the pre-tokenizer, parts, min_count and a format version. Equal tables give equal
+        bytes with one version of pyarrow. A failed write leaves an older file of that name as it was.
 
         Raises:
             OSError: the file can't be written.
@@ -176,12 +185,10 @@ class PreTokenCounts(Mapping[bytes, int]):
         """
         path = Path(path)
         rows = arrow_table((self.data, self.offsets, self.counts))
-        with (
-            saving(str(path.parent)) as staging,
-            naming(path),
-            TableWriter(Path(staging, path.name), self.pre_tokenizer, self.parts) as writer,
-        ):
-            writer.write(rows)
+        with workplace(path.parent) as folder, naming(path):
+            written = Path(folder, "table")
+            write_table([rows], written, self.pre_tokenizer, self.parts, self.min_count)
+            put(written, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, min_count: int = 1) -> "PreTokenCounts":
@@ -199,12 +206,14 @@ class PreTokenCounts(Mapping[bytes, int]):
         min_count = whole("min_count", min_count, 1)
         file = TableFile(path)
         rows, n_bytes_left_out = file.read(min_count)
-        return cls(*rows, file.pre_tokenizer, file.parts)._left_of(file.n_rows, n_bytes_left_out, min_count)
+        found = cls(*rows, file.pre_tokenizer, file.parts, file.min_count)
+        return found._left_of(file.n_rows, n_bytes_left_out, min_count)
 
     def at_least(self, min_count: int) -> "PreTokenCounts":
         """The pre-tokens that occur so often, with a warning that says how much of the text the others are.
 
-        Training on them takes less time and memory, and what it learns may differ.
+        Training on them takes less time and memory, and what it learns may differ. The table remembers that
+        some are missing, also once it is saved; tables merged with it may get counts that are too small.
 
         Raises:
             ConfigurationError: none does.
@@ -221,14 +230,16 @@ class PreTokenCounts(Mapping[bytes, int]):
         lengths = np.diff(self.offsets)
         data = np.frombuffer(self.data, np.uint8)[np.repeat(kept, lengths)].tobytes()
         offsets = np.concatenate([[0], np.cumsum(lengths[kept])])
-        found = PreTokenCounts(data, offsets, self.counts[kept], self.pre_tokenizer, self.parts)
+        rows = data, offsets, self.counts[kept]
+        found = PreTokenCounts(*rows, self.pre_tokenizer, self.parts, self.min_count)
         return found._left_of(len(self), exact_sum(self.counts[~kept], lengths[~kept]), min_count)
 
     def _left_of(self, n_rows: int, n_bytes_left_out: int, min_count: int) -> "PreTokenCounts":
-        """This table, with a warning if rarer pre-tokens of a table of n_rows are not in it."""
+        """This table; it says so, and warns, if rarer pre-tokens of a table of n_rows are not in it."""
         if n_rows and not len(self):
             raise ConfigurationError(f"no pre-token occurs {min_count:,} times; lower min_count")
         if n_bytes_left_out:
+            self.min_count = max(self.min_count, min_count)
             share = n_bytes_left_out / (n_bytes_left_out + self.n_bytes)
             warn(
                 f"left out {n_rows - len(self):,} of {n_rows:,} distinct pre-tokens, those below "
@@ -265,13 +276,15 @@ class PreTokenCounts(Mapping[bytes, int]):
         return (
             self.pre_tokenizer == other.pre_tokenizer
             and self.parts == other.parts
+            and self.min_count == other.min_count
             and self.data == other.data
             and np.array_equal(self.offsets, other.offsets)
             and np.array_equal(self.counts, other.counts)
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.data, self.offsets, self.counts, self.pre_tokenizer, self.parts)
+        rows = self.data, self.offsets, self.counts
+        return type(self), (*rows, self.pre_tokenizer, self.parts, self.min_count)
 
     def __repr__(self) -> str:
         return (

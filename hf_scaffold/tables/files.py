@@ -1,5 +1,6 @@
 """Tables of pre-token counts as Parquet, read and written some rows at a time."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -17,6 +18,7 @@ FORMAT_VERSION = b"1"
 VERSION_KEY = b"hf_scaffold.format_version"
 PRE_TOKENIZER_KEY = b"hf_scaffold.pretokenizer"
 PARTS_KEY = b"hf_scaffold.parts"
+MIN_COUNT_KEY = b"hf_scaffold.min_count"
 
 ROWS_PER_GROUP = 1 << 18  # how a table is grouped decides its bytes, so this is part of the format
 _BUFFER = 1 << 16  # bytes read from a file at a time
@@ -26,20 +28,25 @@ _ROWS_READ = 1 << 16  # at a time
 class TableWriter:
     """Writes a table's rows as they come: the columns `pretoken` (binary) and `count` (int64).
 
-    The metadata say how the text was cut, and which parts of a corpus are there if some are not. How the
-    rows were handed over leaves no trace in the file.
+    The metadata say how the text was cut, which parts of a corpus are there if some are not, and whether
+    rare pre-tokens are missing. How the rows were handed over leaves no trace in the file.
 
     Args:
         sink: A path, or a file open for writing.
+        min_count: Pre-tokens that occur less often were left out; 1 if none was.
     Raises:
         ConfigurationError: pyarrow is not installed.
     """
 
-    def __init__(self, sink: Any, pre_tokenizer: PreTokenizer, parts: Sequence[Parts] = ()) -> None:
+    def __init__(
+        self, sink: Any, pre_tokenizer: PreTokenizer, parts: Sequence[Parts] = (), min_count: int = 1
+    ) -> None:
         self._arrow = import_extra("pyarrow", "parquet")
         metadata = {VERSION_KEY: FORMAT_VERSION, PRE_TOKENIZER_KEY: pre_tokenizer.to_json().encode()}
         if parts:
             metadata[PARTS_KEY] = parts_to_json(parts)
+        if min_count > 1:
+            metadata[MIN_COUNT_KEY] = b"%d" % min_count
         schema = self._arrow.schema(columns(), metadata=metadata)
         self._rest = schema.empty_table()
         parquet = import_extra("pyarrow.parquet", "parquet")
@@ -90,6 +97,7 @@ class TableFile:
         metadata = schema.metadata or {}
         self.pre_tokenizer = _pre_tokenizer(path, metadata)
         self.parts = _parts(path, metadata)
+        self.min_count = _min_count(path, metadata)
         _check_columns(path, schema)
 
     def read(self, min_count: int = 1) -> tuple[Rows, int]:
@@ -183,6 +191,13 @@ def _parts(path: str | PathLike[str], metadata: Mapping[bytes, bytes]) -> tuple[
         return parts_from_json(metadata.get(PARTS_KEY, b"[]"))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ArtifactError(f"{path}: the parts in its metadata can't be read: {error}") from error
+
+
+def _min_count(path: str | PathLike[str], metadata: Mapping[bytes, bytes]) -> int:
+    found = metadata.get(MIN_COUNT_KEY, b"1")
+    if not re.fullmatch(rb"[1-9]\d{0,18}", found):
+        raise ArtifactError(f"{path}: the min_count in its metadata is {found[:40]!r}, not a number from 1")
+    return int(found)
 
 
 def _check_columns(path: str | PathLike[str], schema: Any) -> None:

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hf_scaffold._utils.arguments import knows_its_arguments, memory, progress, progress_shown, strings
-from hf_scaffold._utils.files import folders_in, locked, made, naming, remove, saving
+from hf_scaffold._utils.files import folders_in, locked, made, naming, remove, saving, sync
+from hf_scaffold._utils.process import most_open_files
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
 from hf_scaffold.tables.files import TableFile, TableWriter, arrow_table
 from hf_scaffold.tables.parts import Parts, join_parts
-from hf_scaffold.tables.rows import Rows
+from hf_scaffold.tables.rows import Rows, join_min_counts
 from hf_scaffold.tables.sums import exact_sum
 from hf_scaffold.text.files import find_files, import_extra
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
@@ -27,7 +28,7 @@ _LEAST_ROWS = 1 << 10  # in memory of each table
 _READ_ROWS = 1 << 14  # read at a time
 _OWN_MEMORY = 320 << 20  # bytes: Python, NumPy, Arrow, those rows and the group that is written
 _FILE_MEMORY = 4 << 20  # bytes: pages of a file that is read
-_MOST_FILES = 256  # open at a time
+_MOST_FILES = 256  # open at a time, where the system allows twice as many
 
 LEAST_MEMORY = 1 << 29
 
@@ -101,9 +102,14 @@ def merge_files(
     _refuse_repeated([*(file.path for file in files), output])
     pre_tokenizer = _one_pre_tokenizer(files)
     parts = join_parts([(str(file.path), file.parts) for file in files])
+    min_count = join_min_counts([(str(file.path), file.min_count) for file in files])
     show_progress = progress(show_progress, "rows_read, rows_total")
-    with progress_shown(show_progress, "Merging", " rows") as report, _workplace(output.parent) as folder:
-        return _Merger(pre_tokenizer, folder, n_bytes, report).merge(files, output, parts)
+    with (
+        progress_shown(show_progress, "Merging", " rows") as report,
+        workplace(output.parent) as folder,
+        naming(output),
+    ):
+        return _Merger(pre_tokenizer, folder, n_bytes, report).merge(files, output, parts, min_count)
 
 
 def write_sum(
@@ -121,7 +127,7 @@ def write_sum(
     Raises:
         CountOverflowError, OSError: as `merge_counts`.
     """
-    with _workplace(output.parent) as folder, naming(output):
+    with workplace(output.parent) as folder, naming(output):
         files = []
         for number, rows in enumerate(tables):
             path = Path(folder, f"table-{number}")
@@ -164,8 +170,11 @@ def _one_pre_tokenizer(files: Sequence[TableFile]) -> PreTokenizer:
 
 
 @contextmanager
-def _workplace(folder: Path) -> Iterator[str]:
-    """A folder in `folder` for what is not complete, gone at the end. What dead processes left goes, too."""
+def workplace(folder: Path) -> Iterator[str]:
+    """A folder in `folder` for what is not complete, gone at the end. What dead processes left goes, too.
+
+    Any number of processes may have one at a time.
+    """
     with made(str(folder)), ExitStack() as stack:
         with locked(str(folder / ".merging.lock"), 60):
             for other in folders_in(str(folder), ".merging-"):
@@ -175,6 +184,13 @@ def _workplace(folder: Path) -> Iterator[str]:
             stack.callback(remove, own)
             stack.enter_context(locked(os.path.join(own, ".lock"), 0))
         yield own
+
+
+def put(written: Path, path: Path) -> None:
+    """Move a file from a workplace to where it belongs. Others that save there wait for the move alone."""
+    sync(str(written))
+    with saving(str(path.parent)) as staging:
+        os.replace(written, Path(staging, path.name))
 
 
 def _remove_if_dead(folder: str) -> None:
@@ -203,17 +219,18 @@ class _Merger:
         report: Callable[[int, int | None], object] | None,
     ) -> None:
         self.pre_tokenizer, self.folder, self.report = pre_tokenizer, folder, report
-        self.n_files = min(max(n_bytes // _FILE_MEMORY, 2), _MOST_FILES)
+        self.n_files = max(min(n_bytes // _FILE_MEMORY, _MOST_FILES, most_open_files() // 2), 2)
         self.n_to_read = self.n_read = self.n_made = 0
 
-    def merge(self, files: Sequence[TableFile], output: Path, parts: Sequence[Parts]) -> TableSize:
+    def merge(
+        self, files: Sequence[TableFile], output: Path, parts: Sequence[Parts], min_count: int = 1
+    ) -> TableSize:
         """Write the sum of tables to where it belongs."""
         self.n_to_read = sum(file.n_rows for file in files)
         last = self.reduce(files)
         merged = Path(self.folder, "merged")  # none that `last` are read from has that name
-        size = self.write(last, merged, parts)
-        with saving(str(output.parent)) as staging:
-            os.replace(merged, Path(staging, output.name))
+        size = self.write(last, merged, parts, min_count)
+        put(merged, output)
         return size
 
     def reduce(self, files: Sequence[TableFile]) -> Sequence[TableFile]:
@@ -224,7 +241,7 @@ class _Merger:
             n = min(self.n_files, len(files) - self.n_files + 1)
             path = Path(self.folder, f"{self.n_made}.parquet")
             self.n_made += 1
-            self.write(files[:n], path, ())
+            self.write(files[:n], path)
             for file in files[:n]:
                 if Path(file.path).parent == Path(self.folder):
                     os.unlink(file.path)
@@ -233,10 +250,12 @@ class _Merger:
             files = [*files[n:], merged]
         return files
 
-    def write(self, files: Sequence[TableFile], path: Path, parts: Sequence[Parts]) -> TableSize:
+    def write(
+        self, files: Sequence[TableFile], path: Path, parts: Sequence[Parts] = (), min_count: int = 1
+    ) -> TableSize:
         """Write the sum of tables."""
         sums = self._sums([_Source(file, len(files)) for file in files])
-        return write_table(sums, path, self.pre_tokenizer, parts)
+        return write_table(sums, path, self.pre_tokenizer, parts, min_count)
 
     def _sums(self, sources: list[_Source]) -> Iterator[Any]:
         """The sum, in order, some rows at a time."""
@@ -288,7 +307,11 @@ class _Source:
 
 
 def write_table(
-    tables: Iterable[Any], path: Path, pre_tokenizer: PreTokenizer, parts: Sequence[Parts]
+    tables: Iterable[Any],
+    path: Path,
+    pre_tokenizer: PreTokenizer,
+    parts: Sequence[Parts],
+    min_count: int = 1,
 ) -> TableSize:
     """Write rows, in order and each once, as they come.
 
@@ -296,7 +319,7 @@ def write_table(
         tables: Arrow tables of rows.
     """
     n_distinct = n_pretokens = n_bytes = 0
-    with TableWriter(path, pre_tokenizer, parts) as writer:
+    with TableWriter(path, pre_tokenizer, parts, min_count) as writer:
         for rows in tables:
             writer.write(rows)
             counts, lengths = rows["count"].to_numpy(), _lengths(rows)

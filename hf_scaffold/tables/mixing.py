@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational, Real
@@ -41,7 +42,8 @@ def mix_counts(
             string such as "1/3". A float is the decimal that it is written as: 0.1 is 1/10.
         output, max_memory, show_progress: As for `merge_counts`.
     Raises:
-        ConfigurationError: a weight is no number above 0; or as `merge_counts`.
+        ConfigurationError: a weight is no number above 0; parts of one corpus have different ones; or as
+            `merge_counts`.
         CountOverflowError: a count is beyond 2**63 - 1; names the pre-token.
         ArtifactError, OSError: as `merge_counts`.
     Cost: as `merge_counts`.
@@ -116,6 +118,8 @@ class _Multiplied(TableFile):
     def __init__(self, path: Path, factor: int) -> None:
         super().__init__(path)
         self.factor = factor
+        if factor > 1:  # with other weights, parts don't make the table of their corpus
+            self.parts = tuple(replace(each, corpus=f"{each.corpus} * {factor}") for each in self.parts)
 
     def batches(self, n_rows: int) -> Iterator[Any]:
         for rows in super().batches(n_rows):

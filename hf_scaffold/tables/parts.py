@@ -13,7 +13,7 @@ class Parts:
     """Some of the parts that a corpus was divided into.
 
     Args:
-        corpus: Tells what was divided: equal for all parts of one corpus.
+        corpus: Tells what was divided: equal for all parts of one corpus, weighted alike.
         of: How many parts there are.
         numbers: Those here, ascending, from 0.
     """
@@ -96,8 +96,8 @@ def join_parts(tables: Sequence[tuple[str, Sequence[Parts]]]) -> tuple[Parts, ..
         corpora = {parts.corpus for parts in incomplete}
         names = [name for corpus, (_, name) in divided.items() if corpus in corpora]
         raise ConfigurationError(
-            f"{names[0]} and {names[1]} count parts of different corpora: names or sizes of files, settings "
-            "or the release of hf_scaffold differ; count them alike, or merge the parts of each corpus first"
+            f"{names[0]} and {names[1]} count parts of different corpora: names or sizes of files, settings, "
+            "weights or the release of hf_scaffold differ; make them alike, or merge the parts of each first"
         )
     return incomplete
 

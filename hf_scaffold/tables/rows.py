@@ -1,12 +1,14 @@
 """What the rows of a table of pre-token counts must be."""
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from hf_scaffold._core.counter import first_out_of_order
+from hf_scaffold._utils.arguments import warn
 from hf_scaffold.errors import CorpusError
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
@@ -42,6 +44,21 @@ def without_longer(rows: Rows, max_length: int) -> tuple[Rows, int]:
 def left_out(n_pretokens: int, max_length: int | None) -> str:
     """What to say of pre-tokens that `without_longer` took out."""
     return f"left out {n_pretokens:,} pre-tokens of more than {max_length:,} bytes (max_pretoken_length)"
+
+
+def join_min_counts(tables: Sequence[tuple[str, int]]) -> int:
+    """What is left out of the sum of tables, with a warning if that makes its counts too small.
+
+    Args:
+        tables: The name of each, and the count below which pre-tokens were left out of it; 1 if none was.
+    """
+    name, min_count = max(tables, key=operator.itemgetter(1))
+    if min_count > 1 and len(tables) > 1:
+        warn(
+            f"{name} lacks pre-tokens that occur less than {min_count:,} times (min_count), so counts added "
+            "to it may come out too small; merge whole tables first, then leave out what is rare"
+        )
+    return min_count
 
 
 def is_blank(rows: Rows) -> bool:

@@ -123,6 +123,53 @@ def test_parts_of_two_divisions_or_pre_tokenizers_are_refused(tmp_path):
     assert not (tmp_path / "all.parquet").exists()
 
 
+@pytest.mark.filterwarnings("ignore:left out")
+def test_a_table_without_its_rare_pretokens_says_so_for_good(tmp_path):
+    whole = hs.PreTokenCounts.from_mapping({"a": 9, "b": 2, "c": 1})
+    whole.at_least(3).save(tmp_path / "lossy.parquet")
+    whole.save(tmp_path / "whole.parquet")
+    lossy = hs.PreTokenCounts.load(tmp_path / "lossy.parquet")
+    assert (whole.min_count, lossy.min_count, lossy.at_least(1).min_count) == (1, 3, 3)
+    assert lossy == whole.at_least(3) == hs.PreTokenCounts.load(tmp_path / "whole.parquet", min_count=3)
+    assert lossy != hs.PreTokenCounts.from_mapping({"a": 9})
+    assert whole.at_least(1) == hs.PreTokenCounts.load(tmp_path / "whole.parquet", min_count=1) == whole
+    message = r"lossy\.parquet lacks pre-tokens that occur less than 3 times .* may come out too small"
+    with pytest.warns(UserWarning, match=message):
+        hs.merge_counts([tmp_path / "whole.parquet", tmp_path / "lossy.parquet"], tmp_path / "all.parquet")
+    merged = hs.PreTokenCounts.load(tmp_path / "all.parquet")
+    assert (merged["a"], merged["b"], merged.min_count) == (18, 2, 3)
+    with pytest.warns(UserWarning, match=r"table 1 lacks .* 3 times"):
+        assert whole.merge(lossy) == merged
+    hs.merge_counts(tmp_path / "lossy.parquet", tmp_path / "alone.parquet")  # nothing is added to it
+    assert hs.PreTokenCounts.load(tmp_path / "alone.parquet") == lossy
+
+
+@pytest.mark.parametrize("min_count", [b"", b"0", b"-1", b"3.0", b"x", b"1" * 5000])
+def test_a_min_count_that_is_none_is_refused(tmp_path, min_count):
+    path = table_file(tmp_path / "a.parquet", [b"a"], [1])
+    table = pyarrow.parquet.read_table(path)
+    metadata = {**table.schema.metadata, files.MIN_COUNT_KEY: min_count}
+    pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), path)
+    with pytest.raises(ArtifactError, match=r"a\.parquet: the min_count in its metadata is b'.*not a number"):
+        hs.PreTokenCounts.load(path)
+
+
+def test_as_many_files_are_open_as_the_system_allows(tmp_path):
+    tables = [hs.PreTokenCounts.from_mapping({f"{i}": 1, "a": 1}) for i in range(300)]
+    write_parts(tmp_path, tables)
+    program = (
+        "import resource, sys\n"
+        "import hf_scaffold as hs\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
+        "print(hs.merge_counts(sys.argv[1] + '/part-*.parquet', sys.argv[1] + '/all.parquet').n_distinct)\n"
+    )
+    command = [sys.executable, "-I", "-c", program, tmp_path]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(result.stdout) == 301
+    tables[0].merge(*tables[1:]).save(tmp_path / "whole.parquet")
+    assert (tmp_path / "all.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+
+
 def test_parts_of_two_corpora_go_together(tmp_path):
     (tmp_path / "web").mkdir()
     books = write_parts(tmp_path, [hs.PreTokenCounts.from_mapping({"a": 1})] * 2)
@@ -269,6 +316,55 @@ def test_a_merge_cut_off_leaves_the_old_table_and_the_next_tidies_up(tmp_path, s
     assert output.read_bytes() == before
     assert len(list(tmp_path.glob(".merging-*"))) == (sent == signal.SIGKILL)
     hs.merge_counts(paths, output)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_full_disk_is_said_of_the_output_and_leaves_the_old_table(tmp_path):
+    paths = write_parts(tmp_path, [random_counts(random.Random(i), 4000) for i in range(3)])
+    output = tmp_path / "all.parquet"
+    hs.merge_counts(paths[:1], output)
+    before = output.read_bytes()
+    program = (
+        "import resource, signal, sys\n"
+        "import hf_scaffold as hs\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))\n"
+        "calls = [lambda: hs.merge_counts(sys.argv[2:], sys.argv[1]),\n"
+        "         lambda: hs.PreTokenCounts.load(sys.argv[2]).save(sys.argv[1])]\n"
+        "for call in calls:\n"
+        "    try:\n"
+        "        call()\n"
+        "    except OSError as error:\n"
+        "        print(error.filename)\n"
+    )
+    command = [sys.executable, "-I", "-c", program, output, *paths]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.split() == [str(output)] * 2
+    assert output.read_bytes() == before
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_who_saves_does_not_wait_while_others_write(tmp_path, monkeypatch):
+    """The workers of a job array end at one time, and their tables take a while."""
+    other_is_there, at_work = threading.Event(), threading.Event()
+    write = files.TableWriter.write
+
+    def wait(self: files.TableWriter, rows: object) -> None:
+        if threading.current_thread() is slow:
+            at_work.set()
+            assert other_is_there.wait(30)
+        write(self, rows)
+
+    monkeypatch.setattr(files.TableWriter, "write", wait)
+    table = hs.PreTokenCounts.from_mapping({"a": 1})
+    slow = threading.Thread(target=table.save, args=[tmp_path / "slow.parquet"])
+    slow.start()
+    assert at_work.wait(30)
+    table.save(tmp_path / "other.parquet")
+    assert not (tmp_path / "slow.parquet").exists()
+    other_is_there.set()
+    slow.join()
+    assert (tmp_path / "slow.parquet").read_bytes() == (tmp_path / "other.parquet").read_bytes()
     assert not list(tmp_path.glob(".*"))
 
 

@@ -98,6 +98,25 @@ NO_NUMBERS = [
 ]
 
 
+def test_parts_of_one_corpus_are_weighted_alike(tmp_path):
+    """Else their sum would pass for the table of the corpus: at once, or once other parts are merged in."""
+    (tmp_path / "text.txt").write_text("the cat sat on the mat\n" * 9)
+    for i in range(3):
+        hs.count(tmp_path / "text.txt", part=(i, 3), output=tmp_path / f"part-{i}.parquet")
+    write(tmp_path, other={"a": 1})
+    parts, other = [f"{tmp_path}/part-{i}.parquet" for i in range(3)], f"{tmp_path}/other.parquet"
+    message = r"part-0\.parquet and .*part-1\.parquet count parts of different corpora: .* weights or"
+    with pytest.raises(ConfigurationError, match=message):
+        hs.mix({parts[0]: 2, parts[1]: 1, parts[2]: 1})
+    some = tmp_path / "some.parquet"
+    hs.mix_counts({parts[0]: 2, parts[1]: 2, other: 1}, some)
+    with pytest.raises(ConfigurationError, match=r"some\.parquet and .*part-2\.parquet count parts of diff"):
+        hs.merge_counts([some, parts[2]], tmp_path / "all.parquet")
+    whole = hs.mix({f"{tmp_path}/part-*.parquet": 2, other: 1})
+    assert whole.parts == ()
+    assert hs.mix({some: 1, parts[2]: 2}) == whole
+
+
 @pytest.mark.parametrize("weight", [0, -1, 0.0, -0.5, math.nan, math.inf, *NO_NUMBERS])
 def test_what_is_no_weight(weight):
     with pytest.raises(ConfigurationError, match=r"the weight of b is .*; weights are numbers above 0, such"):
