@@ -8,7 +8,9 @@
 # make bench-shards  shards beside arrays of ids (FILE=path TOKENIZER=folder)
 # make notebooks  run the notebooks and store what they show
 # make lint   ruff, mypy, clang-format, compiler warnings
-# make scale-test  tests/scale: datatrove, Ray and Spark, on clusters of this machine; needs a Java runtime
+# make scale-test  tests/scale: datatrove, Ray, Slurm and two releases of Spark, on clusters of this machine; brings a
+#   Java runtime and Slurm by apt-get where there are none (KILLS=200 workers killed, SCALE_CORPUS=files to run on)
+# make bench-scale  the engines beside the bare functions (FILE=path TOKENIZER=folder)
 # make test-lowest  the tokenizer's tests on the lowest transformers and tokenizers there is support for
 # make explore  the tests of properties, on new random examples every time
 # make fuzz   the native encoder beside the backend's on random texts and calls (SECONDS=60 SEED=0.0)
@@ -24,7 +26,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-all scale-test test-lowest setup bench bench-encode bench-fresh bench-shards notebooks lint explore fuzz mutants attack debug-test debug-fuzz debug-attack tsan-test clean
+.PHONY: demo test test-all scale-test test-lowest setup bench bench-encode bench-fresh bench-shards bench-scale scale-system notebooks lint explore fuzz mutants attack debug-test debug-fuzz debug-attack tsan-test clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
@@ -77,12 +79,24 @@ test-lowest: $(VENV)-lowest/installed
 	--deselect tests/tokenizer/test_tokenizer.py::test_control_tokens_in_chats_can_be_sanitized \
 	--deselect tests/tokenizer/test_interface.py::test_no_name_is_only_asked_what_stock_refuses
 
-# An environment of its own: the engines bring a gigabyte. One process, so that one cluster runs at a time.
+# Environments of their own: the engines bring a gigabyte, and there is one Spark an environment. One process, so that one
+# cluster runs at a time.
 SCALE_TESTS := tests/scale
-scale-test: $(VENV)-scale/installed
-	@command -v java >/dev/null || { echo "Spark needs Java 17 or later, and there is no java here; \
-	Debian: apt-get install openjdk-17-jre-headless"; exit 1; }
+SPARK_TESTS := tests/scale/engines/test_spark.py
+scale-test: $(VENV)-scale/installed $(VENV)-spark-3/installed scale-system
 	$(VENV)-scale/bin/pytest -q $(SCALE_TESTS)
+	$(VENV)-spark-3/bin/pytest -q $(SPARK_TESTS)
+
+bench-scale: $(VENV)-scale/installed scale-system
+	$(VENV)-scale/bin/python benchmarks/engines.py $(FILE) $(if $(TOKENIZER),--tokenizer $(TOKENIZER))
+
+# What no wheel brings. Without Slurm its tests are left out, and say so.
+INSTALL := apt-get -qq update && apt-get -qq install -y --no-install-recommends
+scale-system:
+	@command -v java >/dev/null || { $(INSTALL) openjdk-17-jre-headless; } || { \
+	echo "Spark needs Java 17 or later: install openjdk-17-jre-headless, or what your system calls it"; exit 1; }
+	@PATH="$$PATH:/usr/sbin"; command -v slurmctld >/dev/null || { $(INSTALL) slurm-wlm munge; } || \
+	echo "NOT TESTED: Slurm (Debian: slurm-wlm and munge)"
 
 explore: $(VENV)/test-extras
 	$(BIN)/pytest -q -n auto -m hypothesis --hypothesis-profile=explore
@@ -174,6 +188,12 @@ $(VENV)-scale/installed: $(VENV)/installed
 	$(VENV)-scale/bin/pip install -q $(call wheel_with,datatrove$(comma)ray$(comma)spark) hypothesis pytest
 	touch $@
 
+$(VENV)-spark-3/installed: $(VENV)/installed
+	test -e $(VENV)-spark-3/bin/python || $(PYTHON) -m venv $(VENV)-spark-3
+	$(VENV)-spark-3/bin/pip install -q --no-deps --force-reinstall $(WHEELS)/*.whl
+	$(VENV)-spark-3/bin/pip install -q $(call wheel_with,spark) 'pyspark==3.5.*' hypothesis pytest
+	touch $@
+
 $(VENV)-lowest/installed: $(SOURCES)
 	$(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/pip install -q '.[parquet]' $(LOWEST) dill hypothesis jinja2 protobuf pytest pytest-randomly pytest-xdist
@@ -190,4 +210,4 @@ $(VENV)-tsan/installed: $(SOURCES)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-debug $(VENV)-scale $(VENV)-tsan $(VENV)-lowest $(VENV)-tokenizers-1 build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-debug $(VENV)-scale $(VENV)-spark-3 $(VENV)-tsan $(VENV)-lowest $(VENV)-tokenizers-1 build dist *.egg-info

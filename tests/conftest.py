@@ -12,7 +12,7 @@ settings.register_profile("explore", derandomize=False)
 settings.load_profile("repeatable")
 
 MISSING = [name for name in ("torch", "accelerate") if find_spec(name) is None]
-ENGINES = all(find_spec(name) is not None for name in ("datatrove", "pyspark", "ray"))
+ENGINES = any(find_spec(name) is not None for name in ("datatrove", "pyspark", "ray"))
 BROWSER = next(filter(None, map(which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 collect_ignore = [
     *(["models"] if MISSING else []),

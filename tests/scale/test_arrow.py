@@ -1,6 +1,7 @@
 """What workers and drivers do with Arrow, without any engine."""
 
 import importlib
+import resource
 import subprocess
 import sys
 from itertools import pairwise
@@ -86,6 +87,39 @@ def test_what_the_driver_refuses(tmp_path):
         with pytest.raises(error, match=message):
             save_counts(tables, tmp_path / "before", counting_of())
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"before": b"kept"}
+
+
+def test_a_full_disk_leaves_the_table_that_was_there(tmp_path):
+    """As a file that may not grow stands for it."""
+    output = tmp_path / "before"
+    output.write_bytes(b"kept")
+    rows = table_of([b"%07d" % i for i in range(300_000)], range(1, 300_001))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))  # Python ignores its signal
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            save_counts([rows], output, counting_of())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"before": b"kept"}
+
+
+def test_the_drivers_memory_does_not_grow_with_the_table(tmp_path):
+    program = """
+import resource, sys
+import pyarrow as pa
+from hf_scaffold.scale.arrow import Counting, save_counts
+def tables(n):
+    for first in range(0, n, 1 << 17):
+        names = [b"pre-token %020d" % i for i in range(first, min(first + (1 << 17), n))]
+        yield pa.table({"pretoken": pa.array(names, pa.large_binary()), "count": pa.array([1] * len(names))})
+for n in (1 << 18, 1 << 22):
+    save_counts(tables(n), sys.argv[1], Counting.of("gpt2", None, None, None))
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+"""
+    command = [sys.executable, "-I", "-c", program, tmp_path / "counts.parquet"]
+    little, much = map(int, subprocess.check_output(command, text=True).split())
+    assert much - little < 64  # MB, where the table has 160
 
 
 def test_what_was_left_out_may_be_more_than_a_count(tmp_path):

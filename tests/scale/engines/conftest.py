@@ -1,10 +1,35 @@
+import os
+from importlib.util import find_spec
+
 import corpora
+import processes
 import pytest
+
+import hf_scaffold as hs
+
+# One environment has all engines; that of an older Spark has no other.
+NEEDS = {
+    "datatrove": ["datatrove", "slurm", "examples"],
+    "pyspark": ["spark", "examples"],
+    "ray": ["ray", "examples"],
+}
+collect_ignore = [
+    f"test_{name}.py" for engine, names in NEEDS.items() if find_spec(engine) is None for name in names
+]
+
+
+def pytest_terminal_summary(terminalreporter):
+    for engine, n_kills in processes.kills.items():
+        terminalreporter.write_line(
+            f"{engine}: {n_kills} workers killed, {processes.results[engine]} results compared"
+        )
 
 
 @pytest.fixture(scope="session")
 def texts(english_text):
-    return corpora.documents(english_text)
+    """Those of a novel, or of the files that SCALE_CORPUS names by a path or a pattern."""
+    given = os.environ.get("SCALE_CORPUS")
+    return corpora.pages(given) if given else corpora.documents(english_text)
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +42,18 @@ def corpus(texts, tmp_path_factory):
 def counted(texts, tmp_path_factory):
     """The table that `hs.count` makes."""
     return corpora.counts_of(texts, tmp_path_factory.mktemp("counted") / "counts.parquet")
+
+
+@pytest.fixture(scope="session")
+def same(texts, counted):
+    """Checks that a table has the bytes of `counted` and gives the same merges."""
+    merges = hs.train(hs.count(texts), 400).merges
+
+    def check(path):
+        assert path.read_bytes() == counted
+        assert corpora.merges_of(path) == merges
+
+    return check
 
 
 @pytest.fixture(scope="session")

@@ -3,14 +3,18 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import toys
 
 import hf_scaffold as hs
+from hf_scaffold.text.corpus import iter_documents
 
 FORMATS = ("plain", "jsonl", "parquet")
+PARTS = (1, 7, 64)  # into how many a corpus is divided
 N_FILES = 14
+PAGE = 1 << 14  # bytes
 
 
 def documents(text):
@@ -22,6 +26,12 @@ def documents(text):
         *("日本語本日 " * 50, "été naïve 🙂🙃", "international Arizona zone, nationality bananas " * 9),
     ]
     return [*pages, *odd, *(f"{n} {odd[n % len(odd)]}" for n in range(40))]
+
+
+def pages(source):
+    """The documents of files that `hs.count` reads, long ones in pages."""
+    blocks = iter_documents(source, cut=lambda text: text.rfind(b"\n") + 1, block_size=PAGE)
+    return [*dict.fromkeys(block.decode() for block in blocks)]
 
 
 def write(folder, texts):
@@ -46,8 +56,21 @@ def counts_of(texts, path, **options):
     return Path(path).read_bytes()
 
 
+def merges_of(path):
+    """What is learned from a table."""
+    return hs.train(hs.PreTokenCounts.load(path), 400).merges
+
+
 def save_tokenizer(folder, **options):
     """A tokenizer with special tokens before and after a text, saved."""
     tokenizer = toys.tokenizer(post_processor="bos and eos", **options)
     tokenizer.save_pretrained(folder)
     return tokenizer
+
+
+def ids_in(folder):
+    """The ids of each document in datatrove's files."""
+    for path in sorted(Path(folder).glob("*.ds")):
+        ids = np.fromfile(path, "<u2")
+        ends = np.fromfile(f"{path}.index", "<u8")
+        yield from (row.tolist() for row in np.split(ids, ends[:-1].astype(int)) if len(ends))

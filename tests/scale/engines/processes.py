@@ -4,9 +4,16 @@ import contextlib
 import os
 import signal
 import threading
+from collections import Counter
 from pathlib import Path
 
-N_KILLS = 3  # where machines are busy, no worker would last if it went on
+N_KILLS = 3  # a test; where machines are busy, no worker would last if it went on
+# A test has a seed. KILLS=200 asks for so many kills, spread over three engines.
+SEEDS = range(-(-int(os.environ.get("KILLS", 27)) // (3 * N_KILLS)))
+
+# For each engine, how many workers were killed, and how many results were compared meanwhile.
+kills: Counter[str] = Counter()
+results: Counter[str] = Counter()
 
 
 def descendants(pid):
@@ -38,7 +45,7 @@ def kill(pid):
 
 
 @contextlib.contextmanager
-def killing(find, chance):
+def killing(engine, find, chance):
     """Kill one of the processes that find() gives now and then. Yields the list of those killed."""
     over, killed = threading.Event(), []
 
@@ -55,3 +62,4 @@ def killing(find, chance):
     finally:
         over.set()
         thread.join()
+        kills[engine] += len(killed)

@@ -2,13 +2,15 @@
 
 import json
 import random
+import resource
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import corpora
-import numpy as np
 import processes
 import pytest
 from datatrove.data import Document
@@ -73,16 +75,18 @@ def count(folder, reader, tasks=N_RANKS, **options):
     return (folder / "counts.parquet").read_bytes()
 
 
+@pytest.mark.parametrize("tasks", [*corpora.PARTS, N_RANKS])
 @pytest.mark.parametrize("form", corpora.FORMATS)
-def test_counts_are_those_of_one_machine(form, corpus, counted, tmp_path):
-    assert count(tmp_path, READERS[form](corpus[form])) == counted
-    assert len(list((tmp_path / "ranks").glob("*_counts.parquet"))) == N_RANKS
-
-
-@pytest.mark.parametrize("tasks", [1, 64])
-def test_however_many_ranks_there_are(tasks, corpus, counted, tmp_path):
-    """At 64 most have no file."""
-    assert count(tmp_path, READERS["parquet"](corpus["parquet"]), tasks) == counted
+def test_counts_and_ids_are_those_of_one_machine(form, tasks, corpus, same, saved, ids, tmp_path):
+    """Of 64 ranks most have no file."""
+    reader = READERS[form](corpus[form])
+    tokenize = ScaffoldTokenizer(str(tmp_path / "ids"), str(saved))
+    run(tmp_path / "logs", [reader, CountPretokens(str(tmp_path / "ranks")), tokenize], tasks)
+    run(tmp_path / "merge-logs", [MergeCounts(str(tmp_path / "ranks"), str(tmp_path))], 1, 1)
+    assert len(list((tmp_path / "ranks").glob("*_counts.parquet"))) == tasks
+    same(tmp_path / "counts.parquet")
+    expected = sorted(row for text, row in ids.items() if text or form == "plain")  # readers drop empty ones
+    assert sorted(corpora.ids_in(tmp_path / "ids")) == expected
 
 
 def test_settings_are_those_of_count(corpus, texts, tmp_path):
@@ -138,6 +142,58 @@ def test_what_can_not_be_counted_or_merged(tmp_path):
     consumed(CountPretokens(str(tmp_path))([]))
     with pytest.raises(hs.CorpusError, match="nothing to count"):
         consumed(MergeCounts(str(tmp_path))())
+
+
+def counted_by(folder, n_ranks):
+    """The table of each rank."""
+    for rank in range(n_ranks):
+        consumed(CountPretokens(str(folder))([Document(text=f"a b{rank}", id="0")], rank, n_ranks))
+    return sorted(folder.iterdir())
+
+
+def test_tables_that_are_cut_off_or_foreign_are_named(tmp_path):
+    first, *_ = tables = counted_by(tmp_path / "ranks", 3)
+    whole = first.read_bytes()
+    hs.PreTokenCounts.from_mapping({b"a": 1}).save(tmp_path / "foreign.parquet")
+    for content, error, problem in [
+        (whole[:-9], hs.ArtifactError, "00000_counts.parquet"),
+        (whole[:20], hs.ArtifactError, "00000_counts.parquet"),
+        (tables[1].read_bytes(), hs.ConfigurationError, "00001_counts.parquet"),
+        ((tmp_path / "foreign.parquet").read_bytes(), hs.ConfigurationError, "1 of the 3 ranks: 0"),
+    ]:
+        first.write_bytes(content)
+        with pytest.raises(error, match=problem):
+            consumed(MergeCounts(str(tmp_path / "ranks"), str(tmp_path))())
+        assert not (tmp_path / "counts.parquet").exists()
+    first.write_bytes(whole)
+    consumed(MergeCounts(str(tmp_path / "ranks"), str(tmp_path))())
+
+
+def test_two_mergers_write_one_table(tmp_path):
+    counted_by(tmp_path, 8)
+    merged = [MergeCounts(str(tmp_path), save_filename="all") for _ in range(4)]
+    threads = [threading.Thread(target=lambda step=step: consumed(step())) for step in merged]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    counts = dict(hs.PreTokenCounts.load(tmp_path / "all"))
+    assert counts == {b"a": 8} | {b" b": 8} | {b"%d" % rank: 1 for rank in range(8)}
+    assert len([*tmp_path.iterdir()]) == 9
+
+
+def test_a_full_disk_leaves_no_table(texts, tmp_path):
+    documents = [Document(text=text, id="0") for text in texts]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (9000, before[1]))  # Python ignores its signal
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            consumed(CountPretokens(str(tmp_path))(documents))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not [*tmp_path.iterdir()]
+    consumed(CountPretokens(str(tmp_path))(documents))
+    consumed(MergeCounts(str(tmp_path))())
 
 
 # ---- ids
@@ -200,18 +256,10 @@ def test_files_are_those_of_document_tokenizer(options, texts, saved, tmp_path):
     assert found == expected
 
 
-def ids_in(folder):
-    """Each document's ids, of all files."""
-    for path in sorted(Path(folder).glob("*.ds")):
-        ids = np.fromfile(path, "<u2")
-        ends = np.fromfile(f"{path}.index", "<u8")
-        yield from (row.tolist() for row in np.split(ids, ends[:-1].astype(int)))
-
-
 def test_ids_are_those_of_the_tokenizer(corpus, saved, ids, tmp_path):
     run(tmp_path / "logs", [All(corpus["jsonl"]), ScaffoldTokenizer(str(tmp_path / "ids"), str(saved))])
     assert len(list((tmp_path / "ids").glob("*.ds.metadata"))) == N_RANKS
-    assert sorted(ids_in(tmp_path / "ids")) == sorted(rows_of(ids, corpus))
+    assert sorted(corpora.ids_in(tmp_path / "ids")) == sorted(rows_of(ids, corpus))
 
 
 def rows_of(ids, corpus):
@@ -229,7 +277,7 @@ def test_datatroves_own_step_gives_raw_ids(saved, tmp_path):
     for step in (DocumentTokenizer, ScaffoldTokenizer):
         folder = tmp_path / step.__name__
         step(str(folder), path, eos_token="<|eos|>").run(iter([Document(text=text, id="0")]))
-        [[*found, eos]] = ids_in(folder)
+        [[*found, eos]] = corpora.ids_in(folder)
         assert eos == 1
         assert (found == exact) == (step is ScaffoldTokenizer)
 
@@ -250,12 +298,15 @@ def test_what_can_not_be_encoded(saved, tmp_path):
 
 PIPELINE = """
 import sys
+import time
 from datatrove.executor import LocalPipelineExecutor
 from datatrove.pipeline.readers import JsonlReader
 from hf_scaffold.scale.datatrove import CountPretokens, ScaffoldTokenizer
 
 def look(data, rank, world_size):
-    yield from data
+    for document in data:
+        time.sleep(0.02)  # there is time to kill it
+        yield document
     assert not {"transformers", "torch", "ray", "pyspark"} & {*sys.modules}
 
 if __name__ == "__main__":
@@ -267,30 +318,48 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_runs_that_are_killed_go_on(seed, corpus, counted, saved, tmp_path):
+@pytest.fixture(scope="module")
+def files(corpus, saved, tmp_path_factory):
+    """What a run that nobody kills writes."""
+    folder = tmp_path_factory.mktemp("whole")
+    step = ScaffoldTokenizer(str(folder / "ids"), str(saved), shuffle_documents=False)
+    run(folder / "logs", [JsonlReader(str(corpus["jsonl"])), step])
+    return contents(folder / "ids")
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("seed", processes.SEEDS)
+def test_runs_that_are_killed_go_on(seed, corpus, counted, saved, files, tmp_path):
     chance = random.Random(seed)
     script = tmp_path / "pipeline.py"
     script.write_text(PIPELINE, encoding="utf-8")
-    command = [sys.executable, script, *map(str, (corpus["jsonl"], saved, tmp_path))]
-    for _ in range(4):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        time.sleep(chance.uniform(0, 5))
-        for pid in [process.pid, *processes.descendants(process.pid)]:
+    n_killed = 0
+    while n_killed < processes.N_KILLS:
+        folder = tmp_path / str(n_killed)
+        command = [sys.executable, script, *map(str, (corpus["jsonl"], saved, folder))]
+        while was_killed(command, folder, chance if n_killed < processes.N_KILLS else None):
+            n_killed += 1
+        consumed(MergeCounts(str(folder / "ranks"), str(folder))())
+        assert (folder / "counts.parquet").read_bytes() == counted
+        assert contents(folder / "ids") == files
+        processes.results["datatrove"] += 2
+    processes.kills["datatrove"] += n_killed
+
+
+def was_killed(command, folder, chance):
+    """Run the pipeline; whether it was killed once ranks were at work, if by chance it was, or ended."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if chance is not None:
+        n_logs = len([*folder.glob("logs/logs/*")])
+        while process.poll() is None and len([*folder.glob("logs/logs/*")]) == n_logs:
+            time.sleep(0.05)
+        time.sleep(chance.uniform(0, 3))
+        running = process.poll() is None
+        for pid in [process.pid, *processes.descendants(process.pid)] if running else ():
             processes.kill(pid)
-        process.communicate()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    consumed(MergeCounts(str(tmp_path / "ranks"), str(tmp_path))())
-    assert (tmp_path / "counts.parquet").read_bytes() == counted
-    run(
-        tmp_path / "whole-logs",
-        [
-            JsonlReader(str(corpus["jsonl"])),
-            ScaffoldTokenizer(str(tmp_path / "whole"), str(saved), shuffle_documents=False),
-        ],
-    )
-    files = [
-        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("ids", "whole")
-    ]
-    assert files[0] == files[1]
+    output = process.communicate()[0]
+    assert process.returncode in (0, -signal.SIGKILL), output[-3000:].decode()
+    return process.returncode != 0

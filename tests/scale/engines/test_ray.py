@@ -1,5 +1,6 @@
 """Ray on two nodes, each a set of processes: the same table and ids, whatever happens."""
 
+import itertools
 import os
 import random
 
@@ -9,6 +10,8 @@ import pyarrow as pa
 import pytest
 import ray
 import ray.data
+from datatrove.executor import RayPipelineExecutor
+from datatrove.pipeline.readers import ParquetReader
 from ray.cluster_utils import Cluster
 from tokenizers.normalizers import NFKD
 from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -16,6 +19,7 @@ from transformers import AutoTokenizer
 
 import hf_scaffold as hs
 from hf_scaffold.scale import ray as scale
+from hf_scaffold.scale.datatrove import CountPretokens, MergeCounts, ScaffoldTokenizer
 
 STORE = 200 << 20
 
@@ -49,20 +53,23 @@ def read(corpus, form, n_blocks):
     return reader(str(corpus[form])).repartition(n_blocks)
 
 
-@pytest.mark.parametrize(("form", "n_blocks"), [("plain", 7), ("jsonl", 1), ("parquet", 7)])
-def test_counts_are_those_of_one_machine(cluster, corpus, form, n_blocks, counted, tmp_path):
+DIVIDED = [*itertools.product(corpora.FORMATS, corpora.PARTS)]
+
+
+@pytest.mark.parametrize(("form", "n_blocks"), DIVIDED)
+def test_counts_are_those_of_one_machine(cluster, corpus, form, n_blocks, same, tmp_path):
     size = scale.count(read(corpus, form, n_blocks), tmp_path / "counts.parquet")
-    assert (tmp_path / "counts.parquet").read_bytes() == counted
+    same(tmp_path / "counts.parquet")
     counts = hs.PreTokenCounts.load(tmp_path / "counts.parquet")
     assert size[:3] == (len(counts), counts.total, counts.n_bytes)
 
 
-def test_counts_of_many_blocks(cluster, corpus, counted, tmp_path):
+def test_counts_of_batches(cluster, corpus, counted, tmp_path):
     scale.count(read(corpus, "parquet", 64), tmp_path / "counts.parquet", batch_size=10, num_cpus=0.5)
     assert (tmp_path / "counts.parquet").read_bytes() == counted
 
 
-@pytest.mark.parametrize(("form", "n_blocks"), [("plain", 1), ("jsonl", 7), ("parquet", 64)])
+@pytest.mark.parametrize(("form", "n_blocks"), DIVIDED)
 def test_ids_are_those_of_the_tokenizer(cluster, corpus, form, n_blocks, saved, ids):
     made = scale.tokenize(read(corpus, form, n_blocks), saved, concurrency=2)
     rows = made.take_all()
@@ -92,6 +99,34 @@ def test_settings_of_both_are_those_of_one_machine(cluster, texts, saved, tmp_pa
     assert {row["n"]: [*row["ids"]] for row in rows} == dict(
         enumerate(tokenizer(texts, **special)["input_ids"])
     )
+
+
+# ---- datatrove's executor
+
+
+def by_datatrove(folder, corpus, saved):
+    """Eight ranks that count and tokenize, and then a merge."""
+    steps = [CountPretokens(f"{folder}/ranks"), ScaffoldTokenizer(f"{folder}/ids", str(saved), seed=0)]
+    settings = {"mem_per_cpu_gb": 0.1, "cpus_per_task": 1}
+    ranks = RayPipelineExecutor(
+        [ParquetReader(str(corpus["parquet"])), *steps], 8, logging_dir=f"{folder}/logs", **settings
+    )
+    merging = [MergeCounts(f"{folder}/ranks", str(folder))]
+    RayPipelineExecutor(merging, 1, depends=ranks, logging_dir=f"{folder}/merge-logs", **settings).run()
+
+
+def test_datatrove_on_ray(cluster, corpus, same, saved, ids, tmp_path):
+    by_datatrove(tmp_path, corpus, saved)
+    same(tmp_path / "counts.parquet")
+    assert sorted(corpora.ids_in(tmp_path / "ids")) == sorted(row for text, row in ids.items() if text)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("i*/*.ds")}
+    rank = sorted(tmp_path.glob("logs/completions/*"))[3]
+    rank.unlink()
+    (tmp_path / "merge-logs" / "completions" / "00000").unlink()
+    by_datatrove(tmp_path, corpus, saved)
+    same(tmp_path / "counts.parquet")
+    again = {path: path.stat().st_mtime_ns for path in tmp_path.glob("i*/*.ds")}
+    assert [path.name[:5] for path in before if before[path] != again[path]] == [rank.name]
 
 
 # ---- what goes wrong
@@ -165,9 +200,9 @@ def test_workers_import_neither_transformers_nor_engines_of_others(cluster, save
     assert not found & {"transformers", "torch", "pyspark", "datatrove"}
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", processes.SEEDS)
 def test_workers_may_be_killed(cluster, corpus, counted, saved, ids, seed, tmp_path):
-    with processes.killing(workers, random.Random(seed)) as killed:
+    with processes.killing("Ray", workers, random.Random(seed)) as killed:
         while len(killed) < processes.N_KILLS:
             scale.count(read(corpus, "parquet", 16), tmp_path / "counts.parquet", max_retries=-1)
             assert (tmp_path / "counts.parquet").read_bytes() == counted
@@ -175,6 +210,7 @@ def test_workers_may_be_killed(cluster, corpus, counted, saved, ids, seed, tmp_p
             rows = made.take_all()
             assert len(rows) == len(ids)
             assert {row["text"]: [*row["input_ids"]] for row in rows} == ids
+            processes.results["Ray"] += 2
 
 
 def workers():

@@ -88,7 +88,7 @@ def cluster(tmp_path_factory):
                 "--webui-port",
                 0,
             )
-            where = ("--host", "127.0.0.1", "--work-dir", folder / f"work-{i}", address)
+            where = ("--host", f"127.0.0.{i + 1}", "--work-dir", folder / f"work-{i}", address)
             workers.append(stack.enter_context(started(folder / f"worker-{i}.log", *worker, *where)))
         found_in(log, r"Registering worker", 2)
         yield Cluster(address, [worker.pid for worker in workers])
@@ -106,6 +106,9 @@ def spark(cluster):
         "spark.task.maxFailures": 8,
         "spark.stage.maxConsecutiveAttempts": 100,
         "spark.excludeOnFailure.enabled": False,
+        "spark.speculation": True,
+        "spark.speculation.quantile": 0.5,
+        "spark.speculation.minTaskRuntime": "3s",
         "spark.ui.enabled": False,
         "spark.sql.files.maxPartitionBytes": "256k",  # several partitions of so little text
         "spark.sql.files.openCostInBytes": 0,
@@ -127,20 +130,22 @@ def read(spark, corpus, form):
     return spark.read.format({"jsonl": "json"}.get(form, form)).load(str(corpus[form]))
 
 
-@pytest.mark.parametrize(
-    ("form", "n_partitions"), [*itertools.product(corpora.FORMATS, [1, 7]), ("parquet", 64)]
-)
-def test_counts_are_those_of_one_machine(spark, corpus, form, n_partitions, counted, tmp_path):
+DIVIDED = [*itertools.product(corpora.FORMATS, corpora.PARTS)]
+
+
+@pytest.mark.parametrize(("form", "n_partitions"), DIVIDED)
+def test_counts_are_those_of_one_machine(spark, corpus, form, n_partitions, same, tmp_path):
     df = read(spark, corpus, form).repartition(n_partitions)
     size = scale.count(df, tmp_path / "counts.parquet")
-    assert (tmp_path / "counts.parquet").read_bytes() == counted
+    same(tmp_path / "counts.parquet")
     counts = hs.PreTokenCounts.load(tmp_path / "counts.parquet")
     assert size[:3] == (len(counts), counts.total, counts.n_bytes)
 
 
-@pytest.mark.parametrize(("form", "n_partitions"), [("plain", 7), ("jsonl", 1), ("parquet", 64)])
+@pytest.mark.parametrize(("form", "n_partitions"), DIVIDED)
 def test_ids_are_those_of_the_tokenizer(spark, corpus, form, n_partitions, saved, ids):
     df = scale.tokenize(read(spark, corpus, form).repartition(n_partitions), saved)
+    assert df.rdd.getNumPartitions() == n_partitions
     assert dict(df.dtypes)["input_ids"] == "array<int>"
     rows = df.select("text", "input_ids").collect()
     expected = {text: row for text, row in ids.items() if text or form != "plain"}  # Spark skips empty files
@@ -230,6 +235,48 @@ def test_sums_that_overflow_are_refused(spark, monkeypatch, ansi, tmp_path):
     assert dict(hs.PreTokenCounts.load(tmp_path / "counts.parquet")) == {b"zone": 3 * 2**61}
 
 
+def test_a_part_that_two_tasks_count_is_counted_once(spark, corpus, same, monkeypatch, tmp_path):
+    """Spark gives a task that lasts too long to another worker, too."""
+    count = scale._count
+
+    def slow(batches, column, counting):
+        task = pyspark.TaskContext.get()
+        Path(tmp_path, f"{task.partitionId()}-{task.attemptNumber()}").touch()
+        yield from count(batches, column, counting)
+        if task.partitionId() == 0 and task.attemptNumber() == 0:
+            time.sleep(120)
+
+    monkeypatch.setattr(scale, "_count", slow)
+    scale.count(read(spark, corpus, "parquet").repartition(4), tmp_path / "counts.parquet")
+    same(tmp_path / "counts.parquet")
+    assert {"0-0", "0-1"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_the_driver_has_few_rows_at_a_time(spark, monkeypatch, tmp_path):
+    lengths = []
+
+    def many(batches, column, counting):
+        import pyarrow
+
+        for batch in batches:
+            for first in batch.column("text").to_pylist():
+                names = [b"%08d" % (int(first) * 100_000 + i) for i in range(100_000)]
+                yield pyarrow.RecordBatch.from_pydict({"pretoken": names, "count": [1] * len(names)})
+
+    def save(tables, *arguments):
+        return save_counts((lengths.append(len(table)) or table for table in tables), *arguments)
+
+    save_counts = scale.save_counts
+    monkeypatch.setattr(scale, "_count", many)
+    monkeypatch.setattr(scale, "save_counts", save)
+    before = spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 10_000)
+    df = spark.range(10, numPartitions=4).selectExpr("cast(id as string) as text")
+    assert scale.count(df, tmp_path / "counts.parquet").n_distinct == sum(lengths) == 1_000_000
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", before)
+    assert max(lengths) < scale._PACKED_ROWS + 10_000
+
+
 def test_workers_import_neither_transformers_nor_engines_of_others(spark, saved):
     encoding = Encoding.of(saved, "text", "input_ids", (), True, None)
 
@@ -248,7 +295,7 @@ def test_workers_import_neither_transformers_nor_engines_of_others(spark, saved)
     assert not found & {"transformers", "torch", "ray", "datatrove"}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", processes.SEEDS)
 def test_workers_may_be_killed(spark, cluster, corpus, counted, saved, ids, seed, tmp_path):
     """Executors and their Python processes."""
     df = read(spark, corpus, "parquet").repartition(16)
@@ -256,10 +303,11 @@ def test_workers_may_be_killed(spark, cluster, corpus, counted, saved, ids, seed
     def workers():  # executors, and their Python processes
         return [pid for parent in cluster.workers for pid in processes.descendants(parent)]
 
-    with processes.killing(workers, random.Random(seed)) as killed:
+    with processes.killing("Spark", workers, random.Random(seed)) as killed:
         while len(killed) < processes.N_KILLS:
             scale.count(df, tmp_path / "counts.parquet")
             assert (tmp_path / "counts.parquet").read_bytes() == counted
             rows = scale.tokenize(df, saved).select("text", "input_ids").collect()
             assert len(rows) == len(ids)
             assert {row["text"]: row["input_ids"] for row in rows} == ids
+            processes.results["Spark"] += 2
