@@ -15,6 +15,7 @@
 # make explore  the tests of properties, on new random examples every time
 # make fuzz   the native encoder beside the backend's on random texts and calls (SECONDS=60 SEED=0.0)
 # make attack  files, texts and calls made to hurt the package (SECONDS=60 SEED=)
+# make kills  kill 200 workers that count, tokenize, merge and join parts, and run them again (KILLS=200 SEED=0)
 # make mutants  put small faults into the code, one at a time, and see that the tests notice (JOBS=1 ONLY=words); hours
 # make debug-test  the suite on a build with bounds checks and sanitizers
 # make debug-fuzz  fuzz on that build
@@ -26,7 +27,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-all scale-test test-lowest setup bench bench-encode bench-fresh bench-shards bench-scale scale-system notebooks lint explore fuzz mutants attack debug-test debug-fuzz debug-attack tsan-test clean
+.PHONY: demo test test-all scale-test test-lowest setup bench bench-encode bench-fresh bench-shards bench-scale scale-system notebooks lint explore fuzz mutants attack kills debug-test debug-fuzz debug-attack tsan-test clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
@@ -108,6 +109,9 @@ fuzz: $(VENV)/test-extras
 
 attack: $(VENV)/test-extras
 	cd tests && ../$(BIN)/python -m attack $(SECONDS) $(SEED:0.0=)
+
+kills: $(VENV)/test-extras
+	cd tests && ../$(BIN)/python -m attack.workers --kills $(or $(KILLS),200) --seed $(SEED:0.0=0)
 
 # Goes on where it was stopped, as long as the tree is the same.
 JOBS := 1

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 
-PARTS = ("folders", "texts", "threads", "kills")
+PARTS = ("folders", "texts", "threads", "kills", "workers")
 
 
 def main(seconds: str = "60", seed: str = "") -> int:
