@@ -30,15 +30,18 @@ import toys
 import hf_scaffold as hs
 from hf_scaffold._utils import files
 from hf_scaffold.cli import workflow
+from hf_scaffold.counting import counting
 from hf_scaffold.report.report import FORMS
 from hf_scaffold.shards import files as shard_files
 from hf_scaffold.shards import writing
+from hf_scaffold.tables import merging
 
 Files = dict[str, bytes]
 TEXTS = [" ".join(toys.WORDS) * 3, "it's the cats' hats that sat on the mats, as cats do " * 20]
 OTHERS = {"README.md": b"another's", "shard-1.bin": b"another's, too"}  # no writer's
 CALLS = ("open", "fsync", "replace", "rename", "mkdir", "unlink", "rmdir", "makedirs")
 ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+LEFT = (".saving", ".merging")  # by a kill, until the next save
 WAIT = 120  # seconds that no save and no load takes
 
 
@@ -80,7 +83,7 @@ class Writer:
         """The version that is in a folder; asserts that it is one, and alone but for what a kill leaves."""
         files.settle(str(folder))
         self.load(folder)
-        here = {name: data for name, data in content(folder).items() if not name.startswith(".saving")}
+        here = {name: data for name, data in content(folder).items() if not name.startswith(LEFT)}
         here = {name: data for name, data in here.items() if name not in OTHERS}
         assert here in self.files, f"{sorted(here)} are of no version"
         return self.files.index(here)
@@ -139,6 +142,7 @@ def make_writers(folder: Path) -> list[Writer]:
         Writer("counts", 2, lambda i, to: tables[i].save(to / "counts.parquet"), load_counts),
         Writer("report", 2, lambda i, to: reports[i].save(*(to / f"r{form}" for form in FORMS)), exists),
     ]
+    found += make_counters(folder)
     shard_files.ROW_GROUP, writing.BATCH_SIZE = 60, 1000
     corpora = [folder / f"corpus{i}.txt" for i in range(2)]
     for path, text in zip(corpora, TEXTS, strict=True):
@@ -155,6 +159,30 @@ def make_writers(folder: Path) -> list[Writer]:
 
         found.append(ShardsWriter(f"shards.{form}", 2, write, exists))
     return found
+
+
+def make_counters(folder: Path) -> list[Writer]:
+    """What counts to a file, and what adds up tables on disk: of two corpora, some files at a time."""
+    corpora = [folder / f"counted{i}.txt" for i in range(2)]
+    tables: list[list[Path]] = []
+    for path, text in zip(corpora, TEXTS, strict=True):
+        path.write_text(text * 300, encoding="utf-8")
+        tables.append([path.with_suffix(f".{number}.parquet") for number in range(5)])
+        for number, table in enumerate(tables[-1]):
+            hs.count(path, part=(number, 5), output=table)
+    counting.memory_for_rows = lambda _: 1 << 16  # so that it goes to the disk
+    merging._MOST_FILES = 2
+
+    def table_of(write: Callable[[int, Path], object]) -> Callable[[int, Path], object]:
+        return lambda version, to: write(version, to / "counts.parquet")
+
+    writes: dict[str, Callable[[int, Path], object]] = {
+        "part": lambda i, to: hs.count(corpora[i], part=(1, 3), output=to),
+        "spilled": lambda i, to: hs.count(corpora[i], output=to, max_memory="1G"),
+        "merged": lambda i, to: hs.merge_counts(tables[i], to),
+        "mixed": lambda i, to: hs.mix_counts(dict.fromkeys(tables[1 - i], 1 + i) | {tables[i][0]: 3}, to),
+    }
+    return [Writer(name, 2, table_of(write), load_counts) for name, write in writes.items()]
 
 
 def exists(folder: Path) -> None:
@@ -286,7 +314,7 @@ class Attack:
             writer.save(version, place)
             here, wanted = content(place), {**writer.files[version], **OTHERS}
             assert here == wanted, f"left over: {sorted(here.keys() ^ wanted.keys())}"
-            assert not list(place.glob(".sav*"))
+            assert not [path for path in place.iterdir() if path.name.startswith(LEFT)]
             (self.folder / "version").write_text(str(version))
 
         (self.folder / "version").write_text("")
