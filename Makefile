@@ -8,8 +8,9 @@
 # make bench-shards  shards beside arrays of ids (FILE=path TOKENIZER=folder)
 # make notebooks  run the notebooks and store what they show
 # make lint   ruff, mypy, clang-format, compiler warnings
-# make scale-test  tests/scale: datatrove, Ray, Slurm and two releases of Spark, on clusters of this machine; brings a
-#   Java runtime and Slurm by apt-get where there are none (KILLS=200 workers killed, SCALE_CORPUS=files to run on)
+# make scale-test  tests/scale: datatrove, Ray, Slurm, two releases of Spark and an S3 server, on clusters of this
+#   machine; brings a Java runtime and Slurm by apt-get where there are none (KILLS=200 workers killed,
+#   SCALE_CORPUS=files to run on)
 # make bench-scale  the engines beside the bare functions (FILE=path TOKENIZER=folder)
 # make test-lowest  the tokenizer's tests on the lowest transformers and tokenizers there is support for
 # make explore  the tests of properties, on new random examples every time
@@ -189,7 +190,8 @@ $(VENV)-tokenizers-1/installed:
 $(VENV)-scale/installed: $(VENV)/installed
 	test -e $(VENV)-scale/bin/python || $(PYTHON) -m venv $(VENV)-scale
 	$(VENV)-scale/bin/pip install -q --no-deps --force-reinstall $(WHEELS)/*.whl
-	$(VENV)-scale/bin/pip install -q $(call wheel_with,datatrove$(comma)ray$(comma)spark) hypothesis pytest
+	$(VENV)-scale/bin/pip install -q $(call wheel_with,datatrove$(comma)ray$(comma)spark) hypothesis pytest \
+	s3fs 'moto[server]>=5'
 	touch $@
 
 $(VENV)-spark-3/installed: $(VENV)/installed

@@ -13,10 +13,12 @@ settings.load_profile("repeatable")
 
 MISSING = [name for name in ("torch", "accelerate") if find_spec(name) is None]
 ENGINES = any(find_spec(name) is not None for name in ("datatrove", "pyspark", "ray"))
+STORES = all(find_spec(name) is not None for name in ("moto", "s3fs"))
 BROWSER = next(filter(None, map(which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 collect_ignore = [
     *(["models"] if MISSING else []),
     *([] if ENGINES else ["scale/engines"]),
+    *([] if STORES else ["scale/stores"]),
     *(["report/test_report_in_browser.py"] if BROWSER is None else []),
 ]
 
@@ -28,8 +30,9 @@ def pytest_terminal_summary(terminalreporter):
     if MISSING:
         missing = " and ".join(MISSING)
         terminalreporter.write_line(f"tests/models left out: no {missing} (make test-all installs it)")
-    if not ENGINES:
-        terminalreporter.write_line("tests/scale/engines left out (make scale-test runs them)")
+    for folder, is_there in (("engines", ENGINES), ("stores", STORES)):
+        if not is_there:
+            terminalreporter.write_line(f"tests/scale/{folder} left out (make scale-test runs them)")
     if BROWSER is None:
         terminalreporter.write_line(
             "tests/report/test_report_in_browser.py left out: no Chromium (your system's package)"

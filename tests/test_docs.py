@@ -281,7 +281,8 @@ def steps_of(page):
             yield block.kind, block.line, block.text
             continue
         for number, line in commands_of(block):
-            if Path(shlex.split(line, comments=True)[0]).name not in NOT_RUN:
+            # tests/scale/stores runs commands with such URLs.
+            if Path(shlex.split(line, comments=True)[0]).name not in NOT_RUN and "s3://" not in line:
                 yield "shell", number, line
 
 

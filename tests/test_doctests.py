@@ -59,7 +59,6 @@ WITHOUT_EXAMPLES = {
     "tokenizer.hub": "it needs a Hub, which tests/tokenizer/test_hub.py has",
     "tokenizer.like": f"{ELSEWHERE}train_tokenizer",
     "tokenizer.loading": "it needs a Hub, or its absence, as tests have",
-    "training.agreement": f"{ELSEWHERE}train, whose artifacts have a raw_agreement",
     "training.checks": f"{ELSEWHERE}ScaffoldBPE",
     "training.files": f"{ELSEWHERE}ScaffoldBPE",
 }

@@ -49,7 +49,7 @@ def read_bytes(path: str) -> bytes:
 
 
 @contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
+def naming(path: object) -> Iterator[None]:
     """Add a path to an OSError without one, such as a write's on a full disk."""
     try:
         yield

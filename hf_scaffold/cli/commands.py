@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from hf_scaffold._utils.files import require_writable, require_writable_file
+from hf_scaffold._utils.urls import Place, require_writable_place
 from hf_scaffold._utils.version import __version__
 from hf_scaffold.cli import options, terminal
 from hf_scaffold.cli.errors import TRACEBACK, describe, in_options
@@ -88,14 +89,14 @@ def _example(arguments: str) -> str:
     return f"Example: `{terminal.NAME} {arguments}`"
 
 
-def _require_table_file(output: Path) -> None:
+def _require_table_file(output: Place) -> None:
     from hf_scaffold.cli import workflow
 
     if output.suffix != ".parquet":
         raise typer.BadParameter(f"--output {output} must end in .parquet, by which `train` knows a table")
     with options.about("--output"):
         workflow.require_parquet()
-        require_writable_file(output)
+        require_writable_place(output)
 
 
 @app.command(epilog=_example("count books/*.txt -o books.parquet"))
@@ -228,7 +229,7 @@ def train(
     with terminal.progress_bar("Training", "tokens") as progress:
         artifacts = train_sizes(counts, sizes, settings=replace(settings, show_progress=progress))
     for folder, bpe in zip(folders, artifacts, strict=True):
-        workflow.save_tokenizer(bpe.with_sources(corpus), folder, **roles)
+        workflow.save_tokenizer(bpe.with_sources(map(str, corpus)), folder, **roles)
         views.show_training(bpe, counts, folder, time.perf_counter() - start)
 
 

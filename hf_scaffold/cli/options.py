@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from hf_scaffold._utils.urls import Place, place
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.parts import Part
 
@@ -60,13 +61,33 @@ def part(text: str) -> Part:
         raise typer.BadParameter(str(wanted)) from None
 
 
-# ---- of several commands
+def file(text: str) -> Place:
+    """A path or URL."""
+    try:
+        return place(text)
+    except ConfigurationError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def local_folder(text: str) -> Path:
+    """A path; not a URL."""
+    found = file(text)
+    if not isinstance(found, Path):
+        raise typer.BadParameter(
+            f"{found}: tokenizers are saved to local folders; `push` sends one to the Hub"
+        )
+    return found
+
+
+# ---- of several commands; what is Any is a Place, which Typer can't name
 
 Corpus = Annotated[
-    list[Path],
+    list[Any],
     typer.Argument(
+        parser=file,
         metavar="CORPUS",
-        help="Files or glob patterns of them: plain text or .jsonl, also as .gz, .xz or .zst; .parquet.",
+        help="Files, URLs such as s3://bucket/key, or glob patterns of them: plain text or .jsonl, also as "
+        ".gz, .xz or .zst; .parquet.",
         show_default=False,
     ),
 ]
@@ -132,7 +153,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Write one JSON object 
 # ---- of one command each
 
 TokenizerFolder = Annotated[
-    Path, typer.Option("--output-dir", "-o", metavar="DIR", help="The tokenizer's folder.")
+    Path,
+    typer.Option("--output-dir", "-o", parser=local_folder, metavar="DIR", help="The tokenizer's folder."),
 ]
 VocabSizes = Annotated[
     list[int] | None,
@@ -239,13 +261,20 @@ TextOrCorpus = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="TEXT|CORPUS",
-        help="One text; for shards, files or glob patterns. [default: each line of stdin is a text]",
+        help="One text; for shards, files, URLs or glob patterns. [default: each line of stdin is a text]",
         show_default=False,
     ),
 ]
 TextFile = Annotated[
-    Path | None,
-    typer.Option("--file", "-f", metavar="FILE", help="A file of texts; each line of plain text is one."),
+    Any,
+    typer.Option(
+        "--file",
+        "-f",
+        parser=file,
+        metavar="FILE",
+        help="A file of texts; each line of plain text is one.",
+        show_default=False,
+    ),
 ]
 ToForm = Annotated[
     Form,
@@ -313,9 +342,10 @@ VocabSize = Annotated[
     ),
 ]
 HeldOut = Annotated[
-    list[Path] | None,
+    list[Any] | None,
     typer.Option(
         "--held-out",
+        parser=file,
         metavar="FILE",
         help="Text to measure apart, which nothing is trained on; as CORPUS. May be repeated.",
         show_default=False,
@@ -371,10 +401,11 @@ BytePreTokenizerOption = Annotated[
     ),
 ]
 Tables = Annotated[
-    list[Path],
+    list[Any],
     typer.Argument(
+        parser=file,
         metavar="TABLES",
-        help="Tables of counts, or glob patterns of them: .parquet files that `count` wrote.",
+        help="Tables of counts, or glob patterns of them, also as URLs: .parquet files that `count` wrote.",
         show_default=False,
     ),
 ]
@@ -395,13 +426,16 @@ CountingMemory = Annotated[
     typer.Option(
         "--max-memory",
         metavar="SIZE",
-        help="Memory to take, such as 4G; 512M at least. What doesn't fit goes beside FILE, and is added up "
-        "at the end. [default: no limit]",
+        help="Memory to take, such as 4G; 512M at least. What doesn't fit goes beside FILE (of a URL, into "
+        "the temporary folder), and is added up at the end. [default: no limit]",
         show_default=False,
     ),
 ]
 CountsFile = Annotated[
-    Path, typer.Option("--output", "-o", metavar="FILE", help="The table of counts, a .parquet file.")
+    Any,
+    typer.Option(
+        "--output", "-o", parser=file, metavar="FILE", help="The table of counts, a .parquet file or its URL."
+    ),
 ]
 TokenizerOrArtifact = Annotated[
     str,

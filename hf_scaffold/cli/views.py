@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hf_scaffold._utils.percent import percent_down
+from hf_scaffold._utils.urls import Place
 from hf_scaffold.cli import demo, terminal
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.evaluation.audit import Audit
@@ -12,6 +12,7 @@ from hf_scaffold.evaluation.inspection import Inspection, bytes_per_token, reada
 from hf_scaffold.shards.index import ShardIndex
 from hf_scaffold.tables.merging import TableSize
 from hf_scaffold.tables.parts import Parts, some_missing
+from hf_scaffold.training.agreement import percent_down
 from hf_scaffold.training.artifact import ScaffoldBPE
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from hf_scaffold.tokenizer.hub import Push
 
 
-def show_table(size: TableSize, path: Path, seconds: float) -> None:
+def show_table(size: TableSize, path: Place, seconds: float) -> None:
     """After `count` and `merge-counts`: the table's size, and which part it is, or which it lacks."""
     terminal.facts(
         [

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hf_scaffold._utils.files import require_writable, require_writable_file, saving, settle
+from hf_scaffold._utils.urls import Place, Url, open_place
 from hf_scaffold.cli import terminal
 from hf_scaffold.cli.options import DEFAULT_EOS
 from hf_scaffold.counting.counting import count
@@ -17,7 +18,7 @@ from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.tables.merging import TableSize, merge_counts
 from hf_scaffold.tables.mixing import mix_counts
 from hf_scaffold.text.corpus import Progress, iter_documents
-from hf_scaffold.text.files import find_files, import_extra
+from hf_scaffold.text.files import find_files, holds_lines, import_extra
 from hf_scaffold.text.parts import Part
 from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
 from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH
@@ -41,7 +42,7 @@ _BATCH_SIZE = 1000  # texts encoded at a time
 
 
 def read_counts(
-    paths: Sequence[Path],
+    paths: Sequence[Place],
     *,
     pre_tokenizer: str | None = None,
     alphabet: str | None = None,
@@ -54,7 +55,7 @@ def read_counts(
     """Count text files, or read and add up tables of counts.
 
     Args:
-        paths: Files or glob patterns of text, as for `count`; or of tables that `PreTokenCounts.save` wrote.
+        paths: Files, URLs or glob patterns of text, as for `count`; or of tables of counts.
         pre_tokenizer: A preset's name. None: the default for text, and whatever made the tables for tables.
         alphabet: As for `count`. None: that of the tables for tables, else bytes.
         text_field, num_workers, max_pretoken_length, part, show_progress: As for `count`.
@@ -103,7 +104,7 @@ def read_counts(
 
 
 def count_with_bar(
-    corpus: Sequence[Path],
+    corpus: Sequence[Place],
     pre_tokenizer: str | None,
     alphabet: str | None,
     text_field: str,
@@ -126,14 +127,14 @@ def count_with_bar(
 
 
 def count_to_file(
-    corpus: Sequence[Path],
+    corpus: Sequence[Place],
     pre_tokenizer: str | None,
     alphabet: str | None,
     text_field: str,
     num_workers: int | None,
     max_pretoken_length: int,
     part: Part | None,
-    output: Path,
+    output: Place,
     max_memory: str,
 ) -> TableSize:
     """What `count_with_bar` gives, of text, into a file, in bounded memory."""
@@ -155,13 +156,13 @@ def count_to_file(
         )
 
 
-def merge_with_bar(tables: Sequence[Path], output: Path, max_memory: str) -> TableSize:
+def merge_with_bar(tables: Sequence[Place], output: Place, max_memory: str) -> TableSize:
     """What `merge_counts` does, with a bar meanwhile."""
     with terminal.progress_bar("Merging", "rows") as progress:
         return merge_counts(tables, output, max_memory=max_memory, show_progress=progress)
 
 
-def mix_with_bar(tables: Sequence[str], output: Path, max_memory: str) -> TableSize:
+def mix_with_bar(tables: Sequence[str], output: Place, max_memory: str) -> TableSize:
     """What `mix_counts` does, with a bar meanwhile.
 
     Args:
@@ -179,14 +180,15 @@ def mix_with_bar(tables: Sequence[str], output: Path, max_memory: str) -> TableS
         return mix_counts(weights, output, max_memory=max_memory, show_progress=progress)
 
 
-def _holds_counts(path: Path) -> bool:
+def _holds_counts(path: Place) -> bool:
     """Whether this is a table of counts rather than a corpus, which may be Parquet too."""
-    if path.suffix != ".parquet" or not path.is_file():
+    if path.suffix != ".parquet" or not (isinstance(path, Url) or path.is_file()):
         return False
     pyarrow = import_extra("pyarrow", "parquet")
     parquet = import_extra("pyarrow.parquet", "parquet")
     try:
-        metadata = parquet.read_schema(path).metadata or {}
+        with open_place(path) as stream:
+            metadata = parquet.read_schema(stream).metadata or {}
     except pyarrow.ArrowException:
         return False  # not Parquet at all: reading it as a corpus says what is wrong
     return any(key.startswith(b"hf_scaffold.") for key in metadata)
@@ -318,7 +320,7 @@ def folder_or_temporary(folder: Path | None) -> Iterator[Path]:
 # ---- text to lines
 
 
-def read_texts(path: Path, *, text_field: str = "text", progress: Progress | None = None) -> Iterator[str]:
+def read_texts(path: Place, *, text_field: str = "text", progress: Progress | None = None) -> Iterator[str]:
     """The documents of a file or of a glob pattern's files; of plain text the lines, without their ends.
 
     Args:
@@ -327,8 +329,7 @@ def read_texts(path: Path, *, text_field: str = "text", progress: Progress | Non
         CorpusError, ConfigurationError: as `iter_documents`.
     """
     documents = iter_documents(path, text_field=text_field, progress=progress)
-    unpacked = path.with_suffix("") if path.suffix.lower() in (".gz", ".xz", ".zst") else path
-    if unpacked.suffix.lower() in (".jsonl", ".ndjson", ".json", ".parquet"):
+    if not holds_lines(path):
         return (document.decode() for document in documents)
     return read_lines(documents, str(path))
 

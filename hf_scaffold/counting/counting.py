@@ -1,9 +1,7 @@
 """Counting: from the text of a corpus, or of a part of it, to a table."""
 
-import os
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import overload
 
 from tokenizers.normalizers import Normalizer
@@ -17,7 +15,7 @@ from hf_scaffold._utils.arguments import (
     warn,
     whole,
 )
-from hf_scaffold._utils.files import require_writable_file
+from hf_scaffold._utils.urls import Place, Source, place, require_writable_place
 from hf_scaffold.counting.counts import PreTokenCounts, PreTokenizerLike, save_table
 from hf_scaffold.counting.workers import (
     count_in_processes,
@@ -61,7 +59,7 @@ def count(
     num_workers: int | None = ...,
     max_pretoken_length: int | None = ...,
     part: tuple[int, int] | str | None = ...,
-    output: str | os.PathLike[str],
+    output: Source,
     max_memory: int | str | None = ...,
     show_progress: bool | Progress = ...,
 ) -> TableSize: ...
@@ -76,7 +74,7 @@ def count(
     num_workers: int | None = None,
     max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
     part: tuple[int, int] | str | None = None,
-    output: str | os.PathLike[str] | None = None,
+    output: Source | None = None,
     max_memory: int | str | None = None,
     show_progress: bool | Progress = False,
 ) -> PreTokenCounts | TableSize:
@@ -89,9 +87,10 @@ def count(
     with its line end, is one, as in `tokenizers.Tokenizer.train`. A byte-order mark at its start is dropped.
 
     Args:
-        corpus: A path or glob pattern (plain text, `.jsonl`, `.parquet`; also `.gz`, `.xz`, `.zst`), an
-            iterable of `pathlib.Path`, a `datasets.Dataset` or `IterableDataset`, or an iterable of str or of
-            batches of str. In an iterable a str is a document, never a path.
+        corpus: A path, URL or glob pattern (plain text, `.jsonl`, `.parquet`; also `.gz`, `.xz`, `.zst`), an
+            iterable of `pathlib.Path` or of fsspec's files (`fsspec.open_files(…)`), a `datasets.Dataset` or
+            `IterableDataset`, or an iterable of str or of batches of str. In an iterable a str is a document,
+            never a path.
         pre_tokenizer: `"gpt2"`, `"gpt2-digits"` (the default), `"llama3"`, `"gpt4o"`, a `tokenizers`
             pre-tokenizer, or a `tokenizers.Tokenizer` for its normalizer and pre-tokenizer. For characters:
             `"metaspace"` (the default), `"metaspace-unsplit"`, `"whitespace"`, `"whitespace-split"`,
@@ -109,10 +108,11 @@ def count(
             divided where no pre-token changes, other files are in the part where they begin. `merge_counts`
             and `PreTokenCounts.merge` make the table of the corpus from those of all parts, whoever counted
             them; the corpus counts as the same if the names and sizes of its files are.
-        output: The Parquet file to write the table to, as `PreTokenCounts.save` would.
+        output: The Parquet file to write the table to, as `PreTokenCounts.save` would: a path or URL.
         max_memory: Bytes, or a string such as "4G", that the process takes; 512M at least. What is counted
-            then goes to the disk, beside the output, whenever it has become that large, and is added up at
-            the end: the output has the same bytes. Processes come on top. None: no limit.
+            then goes to the disk whenever it has become that large, beside the output or, if that is a URL,
+            into the system's temporary folder, and is added up at the end: the output has the same bytes.
+            Processes come on top. None: no limit.
         show_progress: True for a bar; or a function called in this thread as f(bytes_read, bytes_total):
             bytes on disk, and None for the total if the corpus has no known size.
     Returns:
@@ -141,7 +141,7 @@ def count(
         raise ConfigurationError("max_memory takes an output: a table in memory may be of any size")
     n_bytes = None if max_memory is None else memory_for_rows(max_memory)
     if output is not None:
-        require_writable_file(Path(output))
+        require_writable_place(place(output))
     chosen = None if part is None else Part.checked(part)
     parts: tuple[Parts, ...] = ()
     if chosen is not None:
@@ -155,7 +155,7 @@ def count(
             tables = count_in_processes(documents, cutter, num_workers, n_bytes)
         tables = _checked(tables, max_pretoken_length, None if parts else describe_corpus(corpus))
         if output is not None and n_bytes is not None:
-            return write_sum(tables, Path(output), cutter, parts, n_bytes=n_bytes)
+            return write_sum(tables, place(output), cutter, parts, n_bytes=n_bytes)
         (rows,) = tables
     counts = PreTokenCounts(*rows, cutter, parts)
     return counts if output is None else save_table(counts, output)
@@ -185,7 +185,7 @@ def _checked(tables: Iterator[Rows], max_length: int | None, corpus: str | None)
 
 
 def _parts_of(
-    paths: Sequence[Path], part: Part, cutter: PreTokenizer, text_field: str, max_pretoken_length: int | None
+    paths: Sequence[Place], part: Part, cutter: PreTokenizer, text_field: str, max_pretoken_length: int | None
 ) -> tuple[Parts, ...]:
     """What the table of a part says of it; nothing if the part is all."""
     settings = {

@@ -2,7 +2,6 @@
 
 import heapq
 import operator
-import os
 import tempfile
 from array import array
 from bisect import bisect_left
@@ -17,7 +16,7 @@ from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import PreTokenizer as StockPreTokenizer
 
 from hf_scaffold._utils.arguments import knows_its_arguments, shortened, warn, whole
-from hf_scaffold._utils.files import naming
+from hf_scaffold._utils.urls import Source, place
 from hf_scaffold.errors import ConfigurationError, CorpusError, CountOverflowError
 from hf_scaffold.tables.files import TableFile, arrow_table
 from hf_scaffold.tables.merging import TableSize, put, workplace, write_table
@@ -173,28 +172,30 @@ class PreTokenCounts(Mapping[bytes, int]):
         sums = ((pretoken, sum(value for _, value in group)) for pretoken, group in groups)
         return self._from_sorted(sums, self.pre_tokenizer, parts, join_min_counts(lacking))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: Source) -> None:
         """Write the table as Parquet: columns `pretoken` (binary) and `count` (int64), sorted by pre-token.
 
         The metadata hold the pre-tokenizer, parts, min_count and a format version. Equal tables give equal
         bytes with one version of pyarrow. A failed write leaves an older file of that name as it was.
 
+        Args:
+            path: Or URL.
         Raises:
             OSError: the file can't be written.
             ConfigurationError: pyarrow is not installed.
         """
-        path = Path(path)
         rows = arrow_table((self.data, self.offsets, self.counts))
-        with workplace(path.parent) as folder, naming(path):
+        with workplace(output := place(path)) as folder:
             written = Path(folder, "table")
             write_table([rows], written, self.pre_tokenizer, self.parts, self.min_count)
-            put(written, path)
+            put(written, output)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, min_count: int = 1) -> "PreTokenCounts":
+    def load(cls, path: Source, *, min_count: int = 1) -> "PreTokenCounts":
         """Read a table that `save` wrote.
 
         Args:
+            path: Or URL.
             min_count: Leave out pre-tokens that occur less often, as `at_least` does, but as they are read.
         Raises:
             OSError: the file can't be opened.
@@ -363,7 +364,7 @@ def _to_count(pretoken: bytes, value: Any) -> int:
     return operator.index(value)
 
 
-def save_table(counts: PreTokenCounts, path: str | os.PathLike[str]) -> TableSize:
+def save_table(counts: PreTokenCounts, path: Source) -> TableSize:
     """Save a table, and say how large it is."""
     counts.save(path)
     return TableSize(len(counts), counts.total, counts.n_bytes, counts.parts)

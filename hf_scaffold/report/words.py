@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hf_scaffold._utils.percent import percent_down
 from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.evaluation.tables import HELD_OUT, TRAIN
 from hf_scaffold.report.facts import Facts, ReportText
 from hf_scaffold.report.passages import Passage
 from hf_scaffold.text.byte_level import symbols_to_bytes
+from hf_scaffold.training.agreement import percent_down
 
 TITLE = "What Scaffold-BPE does to a vocabulary"
 SPELLING = "Ġ stands for the space before a word."

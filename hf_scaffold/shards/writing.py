@@ -26,6 +26,7 @@ from hf_scaffold._utils.arguments import (
 from hf_scaffold._utils.files import locked, made, saving
 from hf_scaffold._utils.process import no_garbage_collection
 from hf_scaffold._utils.strict_json import shown
+from hf_scaffold._utils.urls import Place, Source, Url, place, size_of
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.shards.encoding import encoder_for
 from hf_scaffold.shards.files import FORMATS, Shard, ShardWriter, Tokens, find_shard_files, open_shard
@@ -50,7 +51,7 @@ _Item = TypeVar("_Item")
 
 @knows_its_arguments
 def write_shards(
-    corpus: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    corpus: Source | Iterable[Source],
     tokenizer: ScaffoldTokenizerFast,
     output_dir: str | os.PathLike[str],
     *,
@@ -70,8 +71,8 @@ def write_shards(
     however often the run was stopped.
 
     Args:
-        corpus: A file or glob pattern, or several; formats and order as for `count`. A plain-text file is
-            one document. A corpus counts as the same if its files' names and sizes are.
+        corpus: A file, URL or glob pattern, or several; formats and order as for `count`. A plain-text file
+            is one document. A corpus counts as the same if its files' names and sizes are.
         tokenizer: Encodes each document as it would in a call, but adds no special token except EOS.
         output_dir: Made if needed; gets `shard-00000.bin`, `shard-00001.bin`, … and `index.json`.
         format: "bin": the ids alone, little-endian, for np.memmap; beside it an `.idx` that Megatron reads.
@@ -110,16 +111,16 @@ def write_shards(
             f"tokenizer must be a ScaffoldTokenizerFast, not {shortened(tokenizer)}; for a folder or "
             "a name on the Hub, take AutoTokenizer.from_pretrained(…)"
         )
-    names = (
-        [corpus] if isinstance(corpus, str | os.PathLike) else strings("corpus", corpus, (str, os.PathLike))
-    )
-    paths, folder = [*map(Path, names)], Path(output_dir)
+    kinds = (str, os.PathLike, Url)
+    names = [corpus] if isinstance(corpus, kinds) else strings("corpus", corpus, kinds)
+    folder = Path(output_dir)
     string("text_field", text_field)
     shard_size = whole("shard_size", shard_size, least=1)
     lines, overwrite = flag("lines", lines), flag("overwrite", overwrite)
     add_eos = None if add_eos is None else flag("add_eos", add_eos)
     chosen = None if part is None else Part.checked(part)
     show_progress = progress(show_progress, "bytes_read, bytes_total")
+    paths = find_files(map(place, names))
     cut = None if lines else _cut_for(tokenizer)
     with progress_shown(show_progress, "Tokenizing", "B") as report:
         texts = iter_texts(
@@ -147,7 +148,7 @@ def _complete(
     folder: Path,
     texts: Iterator[Texts],
     tokenizer: ScaffoldTokenizerFast,
-    paths: Sequence[Path],
+    paths: Sequence[Place],
 ) -> ShardIndex:
     """Write the missing shards; the index with all of them."""
     index.save(folder)
@@ -196,7 +197,7 @@ def sole_writer(folder: Path) -> Iterator[None]:
 
 
 def _plan(
-    paths: Sequence[Path],
+    paths: Sequence[Place],
     tokenizer: ScaffoldTokenizerFast,
     format: str,
     shard_size: int,
@@ -221,14 +222,14 @@ def _plan(
         lines=lines,
         field=field,
         tokenizer_sha256=fingerprint(tokenizer),
-        corpus=tuple((path.name, path.stat().st_size) for path in find_files(paths)),
+        corpus=tuple((path.name, size_of(path) or 0) for path in paths),
         part=None if part is None or part.of == 1 else part.number,
         n_parts=1 if part is None else part.of,
     )
 
 
 def _resume(
-    plan: ShardIndex, folder: Path, paths: Sequence[Path], tokenizer: ScaffoldTokenizerFast
+    plan: ShardIndex, folder: Path, paths: Sequence[Place], tokenizer: ScaffoldTokenizerFast
 ) -> ShardIndex:
     """The plan with the shards that an earlier run finished; refuses to touch those of another plan."""
     try:
@@ -241,8 +242,8 @@ def _resume(
         return plan
     if not found.shards:
         return plan
-    for path in find_files(paths):
-        if not path.is_file():
+    for path in paths:
+        if isinstance(path, Path) and not path.is_file():
             raise ConfigurationError(
                 f"{folder} holds shards, and {path} is a pipe, which may give another text than theirs; "
                 "choose another folder, or overwrite"

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from os import PathLike
 from typing import Any
 
 import numpy as np
 
+from hf_scaffold._utils.urls import Place, Source, Url, open_place, place
 from hf_scaffold.errors import ArtifactError, CorpusError
 from hf_scaffold.tables.parts import Parts, parts_from_json, parts_to_json
 from hf_scaffold.tables.rows import Rows, check_rows
@@ -22,6 +22,7 @@ MIN_COUNT_KEY = b"hf_scaffold.min_count"
 
 ROWS_PER_GROUP = 1 << 18  # how a table is grouped decides its bytes, so this is part of the format
 _BUFFER = 1 << 16  # bytes read from a file at a time
+_BLOCK = 1 << 20  # from a store
 _ROWS_READ = 1 << 16  # at a time
 
 
@@ -77,28 +78,28 @@ class TableFile:
     """A file that holds a table of counts; its rows are read, and checked, as they are asked for.
 
     Args:
-        path: Of a Parquet file that `TableWriter` wrote.
+        path: Or URL, of a Parquet file that `TableWriter` wrote.
     Raises:
         OSError: the file can't be opened.
         ArtifactError: it is not Parquet, is truncated, has other columns, or metadata that don't fit.
         ConfigurationError: pyarrow is not installed.
     """
 
-    def __init__(self, path: str | PathLike[str]) -> None:
-        self.path = path
+    def __init__(self, path: Source) -> None:
+        self.path = place(path)
         self._arrow = import_extra("pyarrow", "parquet")
         self._parquet = import_extra("pyarrow.parquet", "parquet")
-        with open(path, "rb") as stream:
+        with open_place(self.path) as stream:
             try:
                 found = self._parquet.ParquetFile(stream)
                 schema, self.n_rows = found.schema_arrow, found.metadata.num_rows
             except (self._arrow.ArrowException, OSError) as error:
                 raise self._damaged(error) from error
         metadata = schema.metadata or {}
-        self.pre_tokenizer = _pre_tokenizer(path, metadata)
-        self.parts = _parts(path, metadata)
-        self.min_count = _min_count(path, metadata)
-        _check_columns(path, schema)
+        self.pre_tokenizer = _pre_tokenizer(self.path, metadata)
+        self.parts = _parts(self.path, metadata)
+        self.min_count = _min_count(self.path, metadata)
+        _check_columns(self.path, schema)
 
     def read(self, min_count: int = 1) -> tuple[Rows, int]:
         """The rows of that count or more, and the bytes of text that the others stand for.
@@ -129,9 +130,10 @@ class TableFile:
             ArtifactError: it is damaged, or has a row that no table has; names file and row.
         """
         first, before = 0, b""
-        with open(self.path, "rb") as stream:
+        buffer = _BLOCK if isinstance(self.path, Url) else _BUFFER
+        with open_place(self.path, most=0) as stream:
             try:
-                found = self._parquet.ParquetFile(stream, buffer_size=_BUFFER, pre_buffer=False)
+                found = self._parquet.ParquetFile(stream, buffer_size=buffer, pre_buffer=False)
                 batches = found.iter_batches(n_rows, columns=["pretoken", "count"], use_threads=False)
                 for batch in batches:
                     table = self._arrow.Table.from_batches([batch])
@@ -151,7 +153,9 @@ class TableFile:
                 raise ArtifactError(f"{self.path}: row {row}: {name} is null")
         return rows_of_arrow(table)
 
-    def _damaged(self, error: Exception) -> ArtifactError:
+    def _damaged(self, error: Exception) -> Exception:
+        if isinstance(error, OSError) and error.filename is not None:
+            return error  # of a store
         return ArtifactError(f"{self.path} is not a Parquet file or is truncated: {error}")
 
 
@@ -169,7 +173,7 @@ def arrow_table(rows: Rows) -> Any:
     return arrow.table([pretokens, counts], arrow.schema(columns()))
 
 
-def _pre_tokenizer(path: str | PathLike[str], metadata: Mapping[bytes, bytes]) -> PreTokenizer:
+def _pre_tokenizer(path: Place, metadata: Mapping[bytes, bytes]) -> PreTokenizer:
     version = metadata.get(VERSION_KEY)
     if version is None or PRE_TOKENIZER_KEY not in metadata:
         raise ArtifactError(
@@ -186,21 +190,21 @@ def _pre_tokenizer(path: str | PathLike[str], metadata: Mapping[bytes, bytes]) -
         raise ArtifactError(f"{path}: the pre-tokenizer in its metadata can't be read: {error}") from error
 
 
-def _parts(path: str | PathLike[str], metadata: Mapping[bytes, bytes]) -> tuple[Parts, ...]:
+def _parts(path: Place, metadata: Mapping[bytes, bytes]) -> tuple[Parts, ...]:
     try:
         return parts_from_json(metadata.get(PARTS_KEY, b"[]"))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ArtifactError(f"{path}: the parts in its metadata can't be read: {error}") from error
 
 
-def _min_count(path: str | PathLike[str], metadata: Mapping[bytes, bytes]) -> int:
+def _min_count(path: Place, metadata: Mapping[bytes, bytes]) -> int:
     found = metadata.get(MIN_COUNT_KEY, b"1")
     if not re.fullmatch(rb"[1-9]\d{0,18}", found):
         raise ArtifactError(f"{path}: the min_count in its metadata is {found[:40]!r}, not a number from 1")
     return int(found)
 
 
-def _check_columns(path: str | PathLike[str], schema: Any) -> None:
+def _check_columns(path: Place, schema: Any) -> None:
     try:
         found = [(column.name, column.type) for column in schema]
     except UnicodeDecodeError as error:

@@ -14,6 +14,7 @@ import numpy as np
 from hf_scaffold._utils.arguments import knows_its_arguments, memory, progress, progress_shown, strings
 from hf_scaffold._utils.files import folders_in, locked, made, naming, remove, saving, sync
 from hf_scaffold._utils.process import most_open_files
+from hf_scaffold._utils.urls import Place, Source, Url, place, temporary_folder
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
 from hf_scaffold.tables.files import TableFile, TableWriter, arrow_table
 from hf_scaffold.tables.parts import Parts, join_parts
@@ -50,8 +51,8 @@ class TableSize(NamedTuple):
 
 @knows_its_arguments
 def merge_counts(
-    tables: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    output: str | os.PathLike[str],
+    tables: Source | Iterable[Source],
+    output: Source,
     *,
     max_memory: int | str = "1G",
     show_progress: bool | Callable[[int, int | None], object] = False,
@@ -62,10 +63,10 @@ def merge_counts(
     parts were merged before. It takes its place once it is complete.
 
     Args:
-        tables: A path or glob pattern, or several, of Parquet files that `PreTokenCounts.save`,
+        tables: A path, URL or glob pattern, or several, of Parquet files that `PreTokenCounts.save`,
             `hf-scaffold count` or `merge_counts` wrote.
-        output: The Parquet file to write. Its folder also takes what doesn't fit into memory meanwhile: at
-            most the size of all tables.
+        output: The Parquet file to write. Its folder, or for a URL the system's temporary one, also takes
+            what doesn't fit into memory meanwhile: at most the size of all tables.
         max_memory: Bytes, or a string such as "4G", that the process takes; 512M at least. More files are
             then read at a time, and fewer times over.
         show_progress: True for a bar; or a function called as f(rows_read, rows_total).
@@ -85,15 +86,15 @@ def merge_counts(
         ...     dict(hs.PreTokenCounts.load(f"{folder}/all.parquet"))
         {b' cat': 1, b' dog': 1, b'the': 2}
     """
-    kinds = (str, os.PathLike)
+    kinds = (str, os.PathLike, Url)
     names = [tables] if isinstance(tables, kinds) else strings("tables", tables, kinds)
-    files = [TableFile(path) for path in find_files(map(Path, names))]
-    return merge_files(files, Path(output), max_memory, show_progress)
+    files = [TableFile(path) for path in find_files(map(place, names))]
+    return merge_files(files, place(output), max_memory, show_progress)
 
 
 def merge_files(
     files: Sequence[TableFile],
-    output: Path,
+    output: Place,
     max_memory: int | str,
     show_progress: bool | Callable[[int, int | None], object],
 ) -> TableSize:
@@ -104,17 +105,15 @@ def merge_files(
     parts = join_parts([(str(file.path), file.parts) for file in files])
     min_count = join_min_counts([(str(file.path), file.min_count) for file in files])
     show_progress = progress(show_progress, "rows_read, rows_total")
-    with (
-        progress_shown(show_progress, "Merging", " rows") as report,
-        workplace(output.parent) as folder,
-        naming(output),
-    ):
+    if any(isinstance(file.path, Url) for file in files):
+        n_bytes //= 2  # of a file in a store, larger blocks are in memory
+    with progress_shown(show_progress, "Merging", " rows") as report, workplace(output) as folder:
         return _Merger(pre_tokenizer, folder, n_bytes, report).merge(files, output, parts, min_count)
 
 
 def write_sum(
     tables: Iterable[Rows],
-    output: Path,
+    output: Place,
     pre_tokenizer: PreTokenizer,
     parts: Sequence[Parts] = (),
     *,
@@ -127,7 +126,7 @@ def write_sum(
     Raises:
         CountOverflowError, OSError: as `merge_counts`.
     """
-    with workplace(output.parent) as folder, naming(output):
+    with workplace(output) as folder:
         files = []
         for number, rows in enumerate(tables):
             path = Path(folder, f"table-{number}")
@@ -146,16 +145,22 @@ def memory_for_rows(max_memory: int | str) -> int:
     return memory("max_memory", max_memory, LEAST_MEMORY) - _OWN_MEMORY
 
 
-def _refuse_repeated(paths: Sequence[str | os.PathLike[str]]) -> None:
-    found: dict[tuple[int, int], Any] = {}
+def _refuse_repeated(paths: Sequence[Place]) -> None:
+    found: dict[Any, Place] = {}
     for path in paths:
-        if os.path.exists(path):
-            status = os.stat(path)
-            other = found.setdefault((status.st_dev, status.st_ino), path)
+        if isinstance(path, Url) or path.exists():
+            other = found.setdefault(_identity(path), path)
             if other is not path:
                 raise ConfigurationError(
                     f"{other} and {path} are one file, whose counts would be added twice"
                 )
+
+
+def _identity(path: Place) -> Any:
+    if isinstance(path, Url):
+        return path
+    status = path.stat()
+    return status.st_dev, status.st_ino
 
 
 def _one_pre_tokenizer(files: Sequence[TableFile]) -> PreTokenizer:
@@ -170,11 +175,17 @@ def _one_pre_tokenizer(files: Sequence[TableFile]) -> PreTokenizer:
 
 
 @contextmanager
-def workplace(folder: Path) -> Iterator[str]:
-    """A folder in `folder` for what is not complete, gone at the end. What dead processes left goes, too.
+def workplace(output: Place) -> Iterator[str]:
+    """A folder for what is not complete, gone at the end: beside the output, unless that is in a store.
 
-    Any number of processes may have one at a time.
+    What dead processes left beside it goes, too. Any number of processes may have one at a time. An OSError
+    without a path gets that of the output or, of a store, of the folder.
     """
+    if isinstance(output, Url):
+        with temporary_folder() as own:
+            yield own
+        return
+    folder = output.parent
     with made(str(folder)), ExitStack() as stack:
         with locked(str(folder / ".merging.lock"), 60):
             for other in folders_in(str(folder), ".merging-"):
@@ -183,14 +194,18 @@ def workplace(folder: Path) -> Iterator[str]:
             os.mkdir(own)
             stack.callback(remove, own)
             stack.enter_context(locked(os.path.join(own, ".lock"), 0))
-        yield own
+        with naming(output):
+            yield own
 
 
-def put(written: Path, path: Path) -> None:
-    """Move a file from a workplace to where it belongs. Others that save there wait for the move alone."""
+def put(written: Path, output: Place) -> None:
+    """Bring a file from a workplace to where it belongs. Others that save there wait for the move alone."""
+    if isinstance(output, Url):
+        output.upload(written)
+        return
     sync(str(written))
-    with saving(str(path.parent)) as staging:
-        os.replace(written, Path(staging, path.name))
+    with saving(str(output.parent)) as staging:
+        os.replace(written, Path(staging, output.name))
 
 
 def _remove_if_dead(folder: str) -> None:
@@ -223,7 +238,7 @@ class _Merger:
         self.n_to_read = self.n_read = self.n_made = 0
 
     def merge(
-        self, files: Sequence[TableFile], output: Path, parts: Sequence[Parts], min_count: int = 1
+        self, files: Sequence[TableFile], output: Place, parts: Sequence[Parts], min_count: int = 1
     ) -> TableSize:
         """Write the sum of tables to where it belongs."""
         self.n_to_read = sum(file.n_rows for file in files)
@@ -243,8 +258,8 @@ class _Merger:
             self.n_made += 1
             self.write(files[:n], path)
             for file in files[:n]:
-                if Path(file.path).parent == Path(self.folder):
-                    os.unlink(file.path)
+                if isinstance(file.path, Path) and file.path.parent == Path(self.folder):
+                    file.path.unlink()
             merged = TableFile(path)
             self.n_to_read += merged.n_rows
             files = [*files[n:], merged]

@@ -7,12 +7,12 @@ from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational, Real
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from hf_scaffold._utils.arguments import knows_its_arguments, shortened
+from hf_scaffold._utils.urls import Source, place
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
 from hf_scaffold.tables.files import TableFile
 from hf_scaffold.tables.merging import TableSize, merge_files
@@ -27,7 +27,7 @@ _MOST_DIGITS = 400  # before or after the point: all that a float has
 @knows_its_arguments
 def mix_counts(
     weights: Weights,
-    output: str | os.PathLike[str],
+    output: Source,
     *,
     max_memory: int | str = "1G",
     show_progress: bool | Callable[[int, int | None], object] = False,
@@ -38,7 +38,7 @@ def mix_counts(
     to the weights. So 1 and 0.5 give the same table as 2 and 1, and equal weights that of `merge_counts`.
 
     Args:
-        weights: Path or glob pattern of tables, as for `merge_counts`, to weight: a number above 0, or a
+        weights: Path, URL or glob pattern of tables, as for `merge_counts`, to weight: a number above 0, or a
             string such as "1/3". A float is the decimal that it is written as: 0.1 is 1/10.
         output, max_memory, show_progress: As for `merge_counts`.
     Raises:
@@ -64,9 +64,9 @@ def mix_counts(
         )
     factors = whole_numbers(weights)
     files = [
-        _Multiplied(path, factor) for name, factor in factors.items() for path in find_files([Path(name)])
+        _Multiplied(path, factor) for name, factor in factors.items() for path in find_files([place(name)])
     ]
-    return merge_files(files, Path(output), max_memory, show_progress)
+    return merge_files(files, place(output), max_memory, show_progress)
 
 
 def whole_numbers(weights: Weights) -> dict[Any, int]:
@@ -115,7 +115,7 @@ def _of_decimal(decimal: Decimal) -> Fraction:
 class _Multiplied(TableFile):
     """A table whose counts are multiplied as they are read."""
 
-    def __init__(self, path: Path, factor: int) -> None:
+    def __init__(self, path: Source, factor: int) -> None:
         super().__init__(path)
         self.factor = factor
         if factor > 1:  # with other weights, parts don't make the table of their corpus

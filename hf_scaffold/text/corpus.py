@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, starmap
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from hf_scaffold._utils.arguments import warn
+from hf_scaffold._utils.urls import Place, Source, Url, is_place, is_source, place
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.files import (
     check_file,
@@ -35,12 +36,12 @@ from hf_scaffold.text.files import (
 from hf_scaffold.text.parts import Part, first_cut, line_end, section
 from hf_scaffold.text.texts import Texts, pieces_of
 
-Corpus: TypeAlias = str | os.PathLike[str] | Iterable[Any]
+Corpus: TypeAlias = Source | Iterable[Any]
 Cut: TypeAlias = Callable[[bytes], int]
 Progress: TypeAlias = Callable[[int, int | None], object]
 _OpenSection: TypeAlias = Callable[[Any], tuple[Any, int]]
 # With how many bytes are read, if that is known, and which; None: all.
-_File: TypeAlias = tuple[Path, int | None, _OpenSection | None]
+_File: TypeAlias = tuple[Place, int | None, _OpenSection | None]
 _Item = TypeVar("_Item")
 _Sized = TypeVar("_Sized", bound=Sized)
 
@@ -70,8 +71,9 @@ def iter_documents(
 
             - a str or path: a file, or a glob pattern (`**` for any depth), whose files are read in sorted
               order: `.jsonl`, `.ndjson`, `.json` (JSON Lines), `.parquet`, anything else plain text; with a
-              further `.gz`, `.xz` or `.zst`, compressed;
-            - an iterable of `pathlib.Path`, in its order;
+              further `.gz`, `.xz` or `.zst`, compressed. A str may be a URL that fsspec knows, such as
+              `s3://bucket/*.txt`;
+            - an iterable of `pathlib.Path`, or of fsspec's files, `fsspec.open_files(urls)`, in its order;
             - a `datasets.Dataset` or `IterableDataset`;
             - any other iterable of str, or of batches (lists) of str: documents, never paths.
         text_field: The field of JSON Lines, or column of Parquet and `datasets`, that holds the text.
@@ -98,7 +100,7 @@ def iter_documents(
 
 
 def iter_texts(
-    paths: Iterable[os.PathLike[str]],
+    paths: Iterable[Any],
     *,
     text_field: str = "text",
     cut: Cut | None = None,
@@ -117,22 +119,26 @@ def iter_texts(
     return texts if progress is None else _reported(texts, reader, progress)
 
 
-def files_of(corpus: Corpus) -> list[Path]:
-    """The files of a corpus, in the order of their paths.
+def files_of(corpus: Corpus) -> list[Place]:
+    """The files of a corpus, in the order of their paths, which are compared folder by folder.
 
     Raises:
         CorpusError: a pattern matches nothing.
         ConfigurationError: the corpus is something else than files.
     """
-    if isinstance(corpus, str | os.PathLike):
-        return sorted(matching_files(corpus))
+    if is_source(corpus):
+        return sorted(matching_files(corpus), key=_order)
     elements = iter(corpus) if isinstance(corpus, Iterable) and not _is_dataset(corpus) else iter([])
     first = next(elements, None)
-    if not isinstance(first, os.PathLike):
+    if not is_place(first):
         raise ConfigurationError(
             f"{describe_corpus(corpus)} has no parts; give a path, a glob pattern, or pathlib.Path objects"
         )
-    return sorted(find_files(chain([first], elements)))
+    return sorted(find_files(chain([first], elements)), key=_order)
+
+
+def _order(path: Place) -> tuple[str, ...]:
+    return PurePosixPath(path.path).parts if isinstance(path, Url) else path.parts
 
 
 def describe_corpus(corpus: Corpus) -> str:
@@ -156,11 +162,11 @@ def corpus_names(corpus: Corpus) -> list[str]:
         >>> corpus_names("books/*.txt"), corpus_names([Path("a.txt")]), corpus_names(["a text"])
         (['books/*.txt'], ['a.txt'], [])
     """
-    if isinstance(corpus, str | os.PathLike):
-        return [os.fspath(corpus)]
+    if is_source(corpus):
+        return [corpus if isinstance(corpus, str) else str(place(corpus))]
     if not isinstance(corpus, list | tuple):
         return []
-    return [os.fspath(path) for path in corpus if isinstance(path, os.PathLike)]
+    return [str(place(path)) for path in corpus if is_place(path)]
 
 
 def without_pipes(corpus: Corpus) -> tuple[Corpus, Any]:
@@ -171,7 +177,7 @@ def without_pipes(corpus: Corpus) -> tuple[Corpus, Any]:
     Raises:
         CorpusError: a pipe can't be read.
     """
-    paths = [Path(corpus)] if isinstance(corpus, str | os.PathLike) else corpus
+    paths = [place(corpus)] if is_source(corpus) else corpus
     if not isinstance(paths, list | tuple) or not any(map(_is_pipe, paths)):
         return corpus, None
     folder = tempfile.TemporaryDirectory(prefix="hf-scaffold-")
@@ -231,7 +237,7 @@ class _Reader:
 
     def open(self, corpus: Corpus) -> Iterator[bytes]:
         """Check the corpus at once; read it as the result is iterated."""
-        if isinstance(corpus, str | os.PathLike):
+        if is_source(corpus):
             return chain.from_iterable(self.read_files(matching_files(corpus)))
         if isinstance(corpus, Mapping):
             raise CorpusError(
@@ -248,7 +254,7 @@ class _Reader:
         elements = iter(corpus)
         first = next(elements, "")
         elements = chain([first], elements)
-        if isinstance(first, os.PathLike):
+        if is_place(first):
             return chain.from_iterable(self.read_files(find_files(elements)))
         if isinstance(first, str) and os.path.isfile(first):
             raise CorpusError(
@@ -256,7 +262,8 @@ class _Reader:
                 "of an iterable is a document; to read files, give pathlib.Path objects"
             )
         if isinstance(first, str) and looks_like_a_path(first):
-            warn(f"the first document is {first!r}; if that is to be a path, give pathlib.Path({first!r})")
+            instead = f"fsspec.open_files([{first!r}])" if "://" in first else f"pathlib.Path({first!r})"
+            warn(f"the first document is {first!r}; if that is to be a path, give {instead}")
         return self._read_texts(
             text for texts in elements for text in (texts if isinstance(texts, list | tuple) else [texts])
         )
@@ -267,7 +274,7 @@ class _Reader:
             self.bytes_done += len(document)
             yield from map(bytes, self._blocks(document))
 
-    def read_files(self, paths: list[Path]) -> Iterator[Texts]:
+    def read_files(self, paths: list[Place]) -> Iterator[Texts]:
         """Check the files at once; read them as the result is iterated."""
         files: list[_File] = [(path, check_file(path), None) for path in paths]
         if self.part is not None:
@@ -280,7 +287,9 @@ class _Reader:
         """What a part has of the files: some whole, of others a section."""
         for path, size, _ in files:
             if size is None:
-                raise ConfigurationError(f"{path} is a pipe, which has no parts; write it to a file first")
+                raise ConfigurationError(
+                    f"{path} is a pipe, or of unknown size, and has no parts; write it to a file first"
+                )
         spans = part.spans([size or 0 for _, size, _ in files])
         for (path, size, _), span in zip(files, spans, strict=True):
             find = self._first_cut(path)
@@ -290,7 +299,7 @@ class _Reader:
             elif span.begin < span.end:
                 yield path, span.end - span.begin, partial(section, path=path, span=span, find=find)
 
-    def _first_cut(self, path: Path) -> Cut | None:
+    def _first_cut(self, path: Place) -> Cut | None:
         """What finds the first place in a text where the file may be divided; None if it may not."""
         if not is_divisible(path):
             return None
@@ -298,7 +307,7 @@ class _Reader:
             return line_end
         return None if self.whole_documents else partial(first_cut, cut=self.cut)
 
-    def _read_file(self, path: Path, length: int | None, part: _OpenSection | None) -> Iterator[Texts]:
+    def _read_file(self, path: Place, length: int | None, part: _OpenSection | None) -> Iterator[Texts]:
         end = self.bytes_done + (sys.maxsize if length is None else length)
 
         def advance(n_bytes: int) -> None:

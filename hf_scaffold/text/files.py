@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hf_scaffold._core.text_reader import checked_utf8, json_texts, line_bounds, n_valid
+from hf_scaffold._utils.urls import Place, Url, is_place, place
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.parts import LineNumber
 from hf_scaffold.text.texts import Texts, blocks_of, column_utf8
@@ -55,36 +56,54 @@ def import_zstd() -> Any:
 # ---- finding
 
 
-def matching_files(source: str | os.PathLike[str]) -> list[Path]:
+def matching_files(source: Any) -> list[Place]:
     """The file of that name or, if there is none, the files that match it as a glob pattern, sorted.
 
     Raises:
         CorpusError: nothing matches.
+        ConfigurationError: nothing knows a URL's protocol, or a package for it is not installed.
     """
-    name = os.fspath(source)
-    if os.path.lexists(name):
-        return [Path(name)]
-    if len(name) > _MAX_PATH or _NOT_IN_PATHS.search(name):
+    name = os.fspath(source) if isinstance(source, str | os.PathLike) else ""
+    if (len(name) > _MAX_PATH or _NOT_IN_PATHS.search(name)) and not os.path.lexists(name):
         raise CorpusError(f"{name[:40]!r}… looks like text, not like a path or glob pattern; {_TEXT_HINT}")
+    found = place(source)
+    if isinstance(found, Url):
+        return _matching_urls(found)
+    name = os.fspath(found)
+    if os.path.lexists(name):
+        return [found]
     if not glob.has_magic(name):
         if isinstance(source, str):
             raise CorpusError(f"can't open {name}: {os.strerror(errno.ENOENT)}; {_TEXT_HINT}")
-        return [Path(name)]
-    paths = [Path(match) for match in sorted(glob.glob(name, recursive=True)) if not os.path.isdir(match)]
+        return [found]
+    matches = sorted(glob.glob(name, recursive=True))
+    paths: list[Place] = [Path(match) for match in matches if not os.path.isdir(match)]
     if not paths:
         raise CorpusError(f"no file matches the pattern {name!r}")
     return paths
 
 
-def find_files(paths: Iterable[Any]) -> list[Path]:
+def _matching_urls(url: Url) -> list[Place]:
+    try:
+        urls: list[Place] = [*url.matches()]
+        if not urls:
+            url.require_root()
+    except OSError as error:
+        raise CorpusError(f"can't open {error.filename}: {error.strerror}") from error
+    if not urls:
+        raise CorpusError(f"no file matches the pattern {str(url)!r}")
+    return urls
+
+
+def find_files(paths: Iterable[Any]) -> list[Place]:
     """The files that paths and glob patterns name, in order.
 
     Raises:
         CorpusError: one is not a path, or matches nothing.
     """
-    found: list[Path] = []
+    found: list[Place] = []
     for path in paths:
-        if not isinstance(path, os.PathLike):
+        if not is_place(path):
             raise CorpusError(f"{path!r} among paths: give only pathlib.Path objects, or only str documents")
         found += matching_files(path)
     return found
@@ -95,8 +114,8 @@ def looks_like_a_path(text: str) -> bool:
     return text.lower().endswith(suffixes) and not any(map(str.isspace, text))
 
 
-def check_file(path: Path) -> int | None:
-    """The file's size in bytes; None for a pipe, which has none.
+def check_file(path: Place) -> int | None:
+    """The file's size in bytes; None for a pipe, which has none, or if a store doesn't know.
 
     Raises:
         CorpusError: the file can't be read, as far as can be told without reading it.
@@ -110,31 +129,43 @@ def check_file(path: Path) -> int | None:
     if compression == ".zst":
         import_zstd()
     try:
-        status = path.stat()
-        if stat.S_ISREG(status.st_mode):  # opening a pipe twice would lose its text
-            path.open("rb").close()
+        is_folder, size = _status(path)
     except OSError as error:
         raise CorpusError(f"can't open {path}: {error.strerror}") from error
-    if stat.S_ISDIR(status.st_mode):
+    if is_folder:
         raise CorpusError(f"{path} is a directory; for the files in it, give a pattern such as {path / '*'}")
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    if compression and not status.st_size:
+    if compression and size == 0:
         raise CorpusError(f"{path} is truncated: it has 0 bytes, too few for a {compression} file")
-    return status.st_size
+    return size
 
 
-def is_divisible(path: Path) -> bool:
+def _status(path: Place) -> tuple[bool, int | None]:
+    """Whether it is a folder, and the size of a file that has one."""
+    if isinstance(path, Url):
+        return path.is_folder, path.size
+    status = path.stat()
+    is_file = stat.S_ISREG(status.st_mode)
+    if is_file:  # opening a pipe twice would lose its text
+        path.open("rb").close()
+    return stat.S_ISDIR(status.st_mode), status.st_size if is_file else None
+
+
+def holds_lines(path: Place) -> bool:
+    """Whether this is plain text, maybe compressed."""
+    return _format(path)[0] not in (*_JSON_LINES, ".parquet")
+
+
+def is_divisible(path: Place) -> bool:
     """Whether reading may begin inside the file."""
     form, compression = _format(path)
     return not compression and form != ".parquet"
 
 
-def is_json_lines(path: Path) -> bool:
+def is_json_lines(path: Place) -> bool:
     return _format(path)[0] in _JSON_LINES
 
 
-def _format(path: Path) -> tuple[str, str]:
+def _format(path: Place) -> tuple[str, str]:
     """The suffixes of format and compression, or ''."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compression = suffixes.pop() if suffixes and suffixes[-1] in _COMPRESSED else ""
@@ -145,11 +176,11 @@ def _format(path: Path) -> tuple[str, str]:
 
 
 @contextmanager
-def open_file(path: Path, on_read: Callable[[int], None]) -> Iterator[BinaryIO]:
+def open_file(path: Place, on_read: Callable[[int], None]) -> Iterator[BinaryIO]:
     """The file's bytes, decompressed.
 
     Args:
-        on_read: Called with the number of bytes of each read from the disk.
+        on_read: Called with the number of bytes of each read from the disk or store.
     Raises:
         CorpusError: opening or reading fails, here or in the block.
     """
@@ -157,7 +188,7 @@ def open_file(path: Path, on_read: Callable[[int], None]) -> Iterator[BinaryIO]:
     unreadable: tuple[type[Exception], ...] = (OSError, lzma.LZMAError, zlib.error)
     try:
         with ExitStack() as stack:
-            stream: Any = stack.enter_context(io.BufferedReader(_MeteredFile(path, on_read), _READ_SIZE))
+            stream: Any = stack.enter_context(_metered(path, on_read))
             if compression == ".gz":
                 stream = stack.enter_context(gzip.GzipFile(fileobj=stream, mode="rb"))
             elif compression == ".xz":
@@ -172,7 +203,14 @@ def open_file(path: Path, on_read: Callable[[int], None]) -> Iterator[BinaryIO]:
     except EOFError as error:
         raise CorpusError(f"{path} is truncated: its compressed data ends too early") from error
     except unreadable as error:
-        raise CorpusError(f"can't read {path}: {error}") from error
+        reason = getattr(error, "strerror", None) if getattr(error, "filename", None) else error
+        raise CorpusError(f"can't read {path}: {reason}") from error
+
+
+def _metered(path: Place, on_read: Callable[[int], None]) -> io.BufferedReader:
+    if isinstance(path, Url):
+        return path.open(on_read=on_read)
+    return io.BufferedReader(_MeteredFile(path, on_read), _READ_SIZE)
 
 
 class _MeteredFile(io.FileIO):
@@ -191,7 +229,7 @@ class _MeteredFile(io.FileIO):
 # ---- reading
 
 
-def rows_of(stream: Any, path: Path, field: str, block_size: int, start: int = 0) -> Iterator[Texts] | None:
+def rows_of(stream: Any, path: Place, field: str, block_size: int, start: int = 0) -> Iterator[Texts] | None:
     """The documents of JSON Lines or Parquet, without empty ones; None for plain text.
 
     Args:
@@ -204,7 +242,7 @@ def rows_of(stream: Any, path: Path, field: str, block_size: int, start: int = 0
     return _parquet(stream, path, field) if _format(path)[0] == ".parquet" else None
 
 
-def checked(blocks: Iterable[Any], path: Path, offset: int = 0) -> Iterator[Any]:
+def checked(blocks: Iterable[Any], path: Place, offset: int = 0) -> Iterator[Any]:
     """Blocks of a file without a byte-order mark at its start; as `Utf8` unless cut inside a character.
 
     Args:
@@ -255,7 +293,9 @@ def _n_missing(start: bytes) -> int:
     return (4 if start[0] >= 0xF0 else 3 if start[0] >= 0xE0 else 2) - len(start) if start else 0
 
 
-def text_of(stream: Any, path: Path, size: int, cut: Callable[[bytes], int], start: int = 0) -> Iterator[Any]:
+def text_of(
+    stream: Any, path: Place, size: int, cut: Callable[[bytes], int], start: int = 0
+) -> Iterator[Any]:
     """The text of a file in blocks as `blocks_of` has them, without a byte-order mark at its start.
 
     Args:
@@ -267,7 +307,7 @@ def text_of(stream: Any, path: Path, size: int, cut: Callable[[bytes], int], sta
     return (block for block in blocks if len(block))  # a mark may be all there is
 
 
-def lines_of(stream: Any, path: Path, size: int, start: int = 0) -> Iterator[Texts]:
+def lines_of(stream: Any, path: Place, size: int, start: int = 0) -> Iterator[Texts]:
     """The lines of a file with their ends; a byte-order mark at its start is dropped.
 
     Args:
@@ -291,7 +331,7 @@ def _line_blocks(stream: Any, size: int, offset: int) -> Iterator[tuple[NDArray[
         offset += len(block)
 
 
-def _json_lines(stream: Any, path: Path, field: str, block_size: int, start: int) -> Iterator[Texts]:
+def _json_lines(stream: Any, path: Place, field: str, block_size: int, start: int) -> Iterator[Texts]:
     key = field.encode(errors="surrogatepass")  # a name that is no UTF-8 is left to Python's reader
     number = 1
     for block, offset in _line_blocks(stream, block_size, start):
@@ -309,7 +349,7 @@ def _json_lines(stream: Any, path: Path, field: str, block_size: int, start: int
                 number, begin = number + 1, end
 
 
-def _json_line(line: bytes, number: LineNumber, offset: int, path: Path, field: str) -> Iterator[Texts]:
+def _json_line(line: bytes, number: LineNumber, offset: int, path: Place, field: str) -> Iterator[Texts]:
     """The text of one line, by Python's reader."""
     for data in map(bytes, checked([line], path, offset)):
         if not data.strip():
@@ -329,7 +369,7 @@ def _json_line(line: bytes, number: LineNumber, offset: int, path: Path, field: 
             yield Texts.of([document])
 
 
-def _parquet(stream: BinaryIO, path: Path, field: str) -> Iterator[Texts]:
+def _parquet(stream: BinaryIO, path: Place, field: str) -> Iterator[Texts]:
     pyarrow = import_extra("pyarrow", "parquet")
     parquet = import_extra("pyarrow.parquet", "parquet")
     row = 0

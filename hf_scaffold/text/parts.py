@@ -7,10 +7,10 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from hf_scaffold._utils.arguments import shortened, whole
+from hf_scaffold._utils.urls import Place, open_place, size_of
 from hf_scaffold._utils.version import __version__
 from hf_scaffold.errors import ConfigurationError, CorpusError
 
@@ -87,12 +87,12 @@ class Span(NamedTuple):
     has_start: bool
 
 
-def corpus_digest(paths: Sequence[Path], settings: Mapping[str, Any]) -> str:
+def corpus_digest(paths: Sequence[Place], settings: Mapping[str, Any]) -> str:
     """Tells whether parts are of one corpus, divided alike: of the files' names and sizes, and of settings.
 
     The release is in it, too, since what a pre-tokenizer does could change.
     """
-    files = [(path.name, path.stat().st_size) for path in paths]
+    files = [(path.name, size_of(path)) for path in paths]
     facts = {"files": files, "release": __version__, **settings}
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
@@ -142,7 +142,7 @@ def cut_after(stream: BinaryIO, offset: int, size: int, find: Callable[[bytes], 
     return size
 
 
-def section(stream: Any, path: Path, span: Span, find: Callable[[bytes], int]) -> tuple[Section, int]:
+def section(stream: Any, path: Place, span: Span, find: Callable[[bytes], int]) -> tuple[Section, int]:
     """What a file has from cut to cut, and where that begins."""
     begin, end = (cut_after(stream, offset, span.size, find) for offset in (span.begin, span.end))
     stream.seek(begin)
@@ -152,7 +152,7 @@ def section(stream: Any, path: Path, span: Span, find: Callable[[bytes], int]) -
 class Section:
     """A stream that ends before a file does, and refuses one that ends earlier."""
 
-    def __init__(self, stream: Any, path: Path, n_bytes: int) -> None:
+    def __init__(self, stream: Any, path: Place, n_bytes: int) -> None:
         self._stream, self._path, self._n_left = stream, path, n_bytes
 
     def readinto1(self, buffer: memoryview) -> int:
@@ -171,12 +171,12 @@ class LineNumber:
         number: From 1, in the part.
     """
 
-    def __init__(self, path: Path, begin: int, number: int) -> None:
+    def __init__(self, path: Place, begin: int, number: int) -> None:
         self._path, self._begin, self._number = path, begin, number
 
     def __str__(self) -> str:
         number, n_left = self._number, self._begin
-        with open(self._path, "rb") as stream:
+        with open_place(self._path) as stream:
             while data := stream.read(min(1 << 20, n_left)):
                 number += data.count(b"\n")
                 n_left -= len(data)

@@ -18,7 +18,7 @@ from huggingface_hub import ModelCard, ModelCardData, hf_hub_download
 from huggingface_hub.errors import RemoteEntryNotFoundError, RevisionNotFoundError
 
 from hf_scaffold._utils.files import write_files
-from hf_scaffold._utils.percent import percent_down
+from hf_scaffold.training.agreement import percent_down
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast

@@ -18,11 +18,11 @@ import pytest
 from transformers import AutoTokenizer
 
 import hf_scaffold as hs
-from hf_scaffold._utils.percent import percent_down
 from hf_scaffold.cli import commands, demo, errors, terminal, workflow
 from hf_scaffold.evaluation import inspection
 from hf_scaffold.tables.parts import Parts
 from hf_scaffold.text.pre_tokenizers import PRESETS
+from hf_scaffold.training.agreement import percent_down
 
 TEXT = demo.TEXT.read_text(encoding="utf-8")[:30_000] + (
     "\nEs war die beste und die schönste Zeit — naïve, 日本語, 12,5 %: 1775.\n"

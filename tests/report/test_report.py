@@ -11,7 +11,6 @@ from html.parser import HTMLParser
 import pytest
 
 import hf_scaffold as hs
-from hf_scaffold._utils.percent import percent_down
 from hf_scaffold.cli.commands import main
 from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.evaluation.metrics import EvaluationText
@@ -19,6 +18,7 @@ from hf_scaffold.report.passages import choose_passage, differing_share, split_p
 from hf_scaffold.report.report import BASELINE_NAMES, DEFAULT_BASELINES, make_report
 from hf_scaffold.text.byte_level import symbols_to_bytes
 from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
+from hf_scaffold.training.agreement import percent_down
 
 ARROWS = {True: "↑", False: "↓", None: ""}
 VOID = {"meta", "input", "br", "hr", "img", "link"}

@@ -1,0 +1,71 @@
+"""The tests of URLs on an S3 server; and what only such a store does."""
+
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+from test_urls import *  # noqa: F403  # its tests ask for `store`, which is another one here
+from test_urls import iter_documents, put
+
+import hf_scaffold as hs
+
+
+@pytest.fixture
+def store(endpoint):
+    """The URL of an empty folder in a bucket."""
+    return f"s3://bucket/{uuid.uuid4()}"
+
+
+def test_a_bucket_that_is_missing(endpoint, tmp_path):
+    with pytest.raises(hs.CorpusError, match=r"^can't open s3://nobody/a.txt: .* bucket does not exist$"):
+        hs.count("s3://nobody/a.txt")
+    with pytest.raises(hs.CorpusError, match=r"^can't open s3://nobody/\*.txt: there is no s3://nobody$"):
+        hs.count("s3://nobody/*.txt")
+    (tmp_path / "a.txt").write_text("the cat")
+    read = []
+    with pytest.raises(FileNotFoundError) as caught:
+        hs.count(tmp_path / "a.txt", output="s3://nobody/a.parquet", show_progress=lambda *_: read.append(1))
+    assert caught.value.filename == "s3://nobody/a.parquet"
+    assert caught.value.strerror == "there is no s3://nobody"
+    assert not read
+
+
+def fails(tmp_path, code, **environment):
+    """The last line of what a script says that fails."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import hf_scaffold as hs\n{code}"],
+        env={**os.environ, "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path), "AWS_CONFIG_FILE": str(tmp_path)}
+        | environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    return done.stderr.splitlines()[-1]
+
+
+def test_credentials_that_are_missing(endpoint, store, tmp_path, monkeypatch):
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    (tmp_path / "a.txt").write_text("the cat")
+    error = f"{store}/a.txt: NoCredentialsError: Unable to locate credentials"
+    assert fails(tmp_path, f"hs.count('{store}/a.txt')").endswith(f"can't open {error}")
+    failed = fails(tmp_path, f"hs.count('a.txt', output='{store}/a.parquet')")
+    assert f"Unable to locate credentials: '{store}/a.parquet'" in failed
+
+
+def test_a_server_that_is_not_there(store, tmp_path):
+    error = fails(tmp_path, f"hs.count('{store}/a.txt')", AWS_ENDPOINT_URL="http://127.0.0.1:9")
+    assert f"can't open {store}/a.txt: EndpointConnectionError: Could not connect" in error
+
+
+def test_a_file_that_changes_while_it_is_read(store):
+    put(f"{store}/a.txt", b"the cat " * 100_000)
+    documents = iter_documents(f"{store}/a.txt", block_size=1 << 14, cut=lambda text: text.rfind(b" "))
+    next(documents)
+    put(f"{store}/a.txt", b"the dog " * 100_000)
+    with pytest.raises(hs.CorpusError, match=f"^can't read {store}/a.txt: .*no longer exists"):
+        list(documents)
