@@ -190,6 +190,8 @@ cdef class MergeLoop:
         rare_below: Pairs of fewer occurrences wait until the queue's head is as rare. Matters to speed and memory
             alone: best is what the head comes near to in the end, but does not fall below.
         ids: int32; if given, `symbols` are places in it where the creation ids are.
+        scaffolds: int32 (n, 3): tokens that are scaffolds from the start, each with the pair that it was made of.
+            Like those of this run they may be reinstated, and marked again; the other `tokens` may not.
     Raises:
         CountOverflowError: a symbol occurs more than 2**63 - 1 times.
         CorpusError: more than 2**32 - 2 symbols and pre-tokens together.
@@ -249,6 +251,7 @@ cdef class MergeLoop:
         bool log=False,
         rare_below=1,
         const token_id_t[::1] ids=None,
+        const token_id_t[:, ::1] scaffolds=None,
     ):
         self._claim_setup()
         self.prefix_length = in_range("prefix_length", prefix_length, 0, MAX_POSITION)
@@ -269,6 +272,8 @@ cdef class MergeLoop:
             self._load[byte_t](symbols, ids, offsets, counts)
         else:
             self._load[token_id_t](symbols, ids, offsets, counts)
+        if scaffolds is not None:
+            self._load_scaffolds(scaffolds)
         self.is_consistent = True
 
     cdef int _claim_setup(self) except -1:
@@ -448,7 +453,7 @@ cdef class MergeLoop:
     cdef int _mark_if_rare(self, token_id_t token) except -1 nogil:
         """Makes the token a scaffold if it is now rarer than the head. Fixed tokens never become scaffolds."""
         cdef count_t frequency = self.frequency[token]
-        if <size_t>token < self.n_fixed or self.is_scaffold[token] or frequency >= self._head_frequency():
+        if self.left_of[token] == NO_ID or self.is_scaffold[token] or frequency >= self._head_frequency():
             return 0
         self.is_scaffold[token] = True
         self.n_scaffolds += 1
@@ -698,6 +703,25 @@ cdef class MergeLoop:
         if continues and self.strings[symbol].size() < self.prefix_length:
             raise ValueError(f"symbol {place} continues a pre-token, but token {symbol} has no prefix")
 
+    cdef int _load_scaffolds(self, const token_id_t[:, ::1] scaffolds) except -1:
+        """Marks them, and queues those that occur."""
+        cdef Py_ssize_t i, j
+        cdef token_id_t token
+        if scaffolds.shape[1] != 3:
+            raise ValueError(f"scaffolds of shape {(scaffolds.shape[0], scaffolds.shape[1])}; they are rows of three tokens")
+        for i in range(scaffolds.shape[0]):
+            for j in range(3):
+                if not 0 <= scaffolds[i, j] < <token_id_t>self.n_fixed:
+                    raise ValueError(f"scaffold {i} names token {scaffolds[i, j]} of {self.n_fixed}")
+            token = scaffolds[i, 0]
+            if self.is_scaffold[token]:
+                raise ValueError(f"token {token} is a scaffold twice")
+            self.is_scaffold[token] = True
+            self.n_scaffolds += 1
+            self.left_of[token], self.right_of[token] = scaffolds[i, 1], scaffolds[i, 2]
+            if self.frequency[token] > 0:
+                self._push(self.frequency[token], self.left_of[token], self.right_of[token], token, 0)
+
     cdef int _append_cell(self, token_id_t token) except -1 nogil:
         if self.cells.size() % POLL_EVERY == 0:
             self.interrupt.poll()
@@ -790,7 +814,7 @@ cdef class MergeLoop:
 
     @property
     def merges(self):
-        """list[tuple[int, int]]: the rules as creation ids, in rank order."""
+        """list[tuple[int, int]]: the rules of this run as creation ids, in rank order."""
         return list(zip(self.left_of, self.right_of, strict=True))[self.n_fixed :]
 
     @property

@@ -20,14 +20,15 @@ from .evaluation.comparison import Standalone as Standalone
 from .evaluation.comparison import VocabularyChange as VocabularyChange
 from .evaluation.comparison import compare_vocabularies as compare_vocabularies
 from .evaluation.comparison import standalone_share as standalone_share
-from .evaluation.conversion import Conversion as Conversion
-from .evaluation.conversion import convert_tokenizer as convert_tokenizer
 from .evaluation.metrics import Evaluation as Evaluation
 from .evaluation.metrics import EvaluationText as EvaluationText
 from .evaluation.metrics import evaluate as evaluate
 from .evaluation.tables import MetricRow as MetricRow
 from .evaluation.tables import TokenizerComparison as TokenizerComparison
 from .evaluation.tables import compare_tokenizers as compare_tokenizers
+from .lifecycle.conversion import Conversion as Conversion
+from .lifecycle.conversion import convert_tokenizer as convert_tokenizer
+from .lifecycle.extension import extend as extend
 from .report.figures import figure_frequencies as figure_frequencies
 from .report.figures import figure_gain as figure_gain
 from .report.figures import figure_standalone as figure_standalone

@@ -97,11 +97,15 @@ def train(
     scaffold=True,
     prefix="",
     in_order=False,
+    start=None,
 ):
     """counts: {sequence of symbols: count}. alphabet: None for the symbols that occur.
 
     in_order: whether the alphabet is in its order already.
+    start: What was trained before, on whatever; its normal tokens are fixed, and its merges come first.
     """
+    if start is not None:
+        alphabet, special_tokens, in_order = start.alphabet, start.special_tokens, True
     if alphabet is None:
         alphabet = {symbol for symbols in counts for symbol in symbols}
     if not in_order:
@@ -114,6 +118,12 @@ def train(
     merges = []
     events = []
     sequences = [([s for s in symbols if s in alphabet], count) for symbols, count in counts.items()]
+    if start is not None:
+        expanded, fixed, scaffolds = [*start.expanded], {*start.vocab}, {*start.scaffolds}
+        merges = [*start.merges]
+        created_by = {join(*pair, prefix): pair for pair in reversed(merges)}
+        length = dict.fromkeys(expanded, 1)
+        sequences = [(scaffolding(symbols, merges, prefix), count) for symbols, count in sequences]
 
     def head():
         """(frequency, left, right, scaffold or None) of the first candidate, or None."""

@@ -265,7 +265,7 @@ MADE = {
     "counting.md": ["parts/1.parquet", "all.parquet", "mixed.parquet"],
     "README.md": [
         *("my-tokenizer/scaffold.json", "my-bpe/log.jsonl", "books.parquet", "report.html"),
-        *("shards/shard-00000.bin", "shards/index.json"),
+        *("shards/shard-00000.bin", "shards/index.json", "my-larger-tokenizer/scaffold.json"),
     ],
     "report.md": ["report.html"],
     "shards.md": ["shards/shard-00000.bin", "joined/index.json"],

@@ -400,6 +400,44 @@ def audit(
         views.show_audit(found, sample)
 
 
+@app.command(epilog=_example("extend my-tokenizer new-books/*.txt --vocab-size 48000 -o my-larger-tokenizer"))
+def extend(
+    tokenizer: options.AnyTokenizer,
+    corpus: options.Corpus,
+    vocab_size: options.ExtendedSize,
+    output_dir: options.TokenizerFolder,
+    min_frequency: options.MinFrequency = 0,
+    scaffold: options.Scaffold = True,
+    text_field: options.FieldOption = "text",
+    num_workers: options.WorkersOption = None,
+) -> None:
+    """Go on training a BPE tokenizer on a corpus: ids stay as they are, new tokens have the next ones.
+
+    The old merges come first, and no old token becomes a scaffold. This goes beyond the paper.
+    """
+    from hf_scaffold.cli import views
+    from hf_scaffold.lifecycle import extension
+
+    with options.about("--output-dir"):
+        require_writable(output_dir)
+        if (output_dir / "artifact").exists():
+            raise typer.BadParameter(f"{output_dir} has the artifact of another tokenizer; give a new folder")
+    start = time.perf_counter()
+    with terminal.progress_bar("Extending", "tokens") as progress:
+        extended = extension.extend(
+            tokenizer,
+            corpus,
+            vocab_size,
+            min_frequency=min_frequency,
+            scaffold=scaffold,
+            text_field=text_field,
+            num_workers=num_workers,
+            show_progress=progress,
+        )
+    extended.save_pretrained(output_dir)
+    views.show_extension(extended, output_dir, time.perf_counter() - start)
+
+
 @app.command(epilog=_example("report books/*.txt --vocab-size 32000 -o report.html"))
 def report(
     corpus: options.Corpus,

@@ -341,6 +341,16 @@ VocabSize = Annotated[
         show_default=False,
     ),
 ]
+ExtendedSize = Annotated[
+    int,
+    typer.Option(
+        "--vocab-size",
+        min=1,
+        metavar="SIZE",
+        help="Ids to have in the end, added tokens included.",
+        show_default=False,
+    ),
+]
 HeldOut = Annotated[
     list[Any] | None,
     typer.Option(

@@ -17,6 +17,7 @@ from hf_scaffold.training.artifact import ScaffoldBPE
 
 if TYPE_CHECKING:
     from hf_scaffold.report.report import Report
+    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
     from hf_scaffold.tokenizer.hub import Push
 
 
@@ -48,6 +49,19 @@ def show_training(bpe: ScaffoldBPE, counts: PreTokenCounts, folder: Path, second
             ("scaffold tokens", _scaffolds(len(bpe.scaffold_tokens), len(bpe.vocab))),
             ("bytes per token", f"{bytes_per_token(bpe, counts):.4f} on the training text"),
             *_agreements(bpe),
+            ("time", f"{seconds:.1f} s"),
+        ]
+    )
+
+
+def show_extension(tokenizer: "ScaffoldTokenizerFast", folder: Path, seconds: float) -> None:
+    """After `extend`: sizes."""
+    n_scaffolds = len(tokenizer.scaffold["demolish"])
+    terminal.facts(
+        [
+            ("tokenizer", str(folder)),
+            ("tokens", f"{len(tokenizer):,}"),
+            ("scaffold tokens", _scaffolds(n_scaffolds, len(tokenizer) + n_scaffolds)),
             ("time", f"{seconds:.1f} s"),
         ]
     )

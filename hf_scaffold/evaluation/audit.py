@@ -15,30 +15,21 @@ is left to merge, the head counts as 1.)
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from hf_scaffold._core.trainer import MergeLoop, MergeReplay
 from hf_scaffold._utils.arguments import knows_its_arguments
 from hf_scaffold.counting.characters import Characters
-from hf_scaffold.counting.counting import count
 from hf_scaffold.counting.counts import PreTokenCounts
-from hf_scaffold.errors import ConfigurationError, CorpusError
-from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, symbols_to_bytes
+from hf_scaffold.errors import CorpusError
+from hf_scaffold.evaluation.models import Model, as_fast, counts_for
 from hf_scaffold.text.corpus import Corpus
-from hf_scaffold.text.pre_tokenizers import PreTokenizer, pre_tokenizer_of
-from hf_scaffold.text.symbols import BYTE_TOKENS, Affixes, Pair
-from hf_scaffold.tokenizer.loading import load_json, load_pretrained, require_ids
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+from hf_scaffold.text.symbols import Pair
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -134,119 +125,7 @@ def audit_tokenizer(
     return replay(model, counts_for(model, corpus, text_field, num_workers))[0]
 
 
-# ---- the tokenizer
-
-
-def as_fast(tokenizer: Any) -> PreTrainedTokenizerFast:
-    """A BPE tokenizer, or what names one, as a fast tokenizer of transformers.
-
-    Raises:
-        ConfigurationError: it is none, or a Scaffold-BPE already.
-    """
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
-
-    from hf_scaffold.tokenization_scaffold import is_scaffold
-
-    if isinstance(tokenizer, str | os.PathLike):
-        path = Path(tokenizer)
-        if path.is_file():
-            tokenizer = load_json(path)
-        else:
-            tokenizer = load_pretrained(os.fspath(tokenizer), AutoTokenizer.from_pretrained)
-    if isinstance(tokenizer, Tokenizer):
-        _require_bpe(tokenizer, "the tokenizer")
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer)  # type: ignore[no-untyped-call]
-    name = type(tokenizer).__name__
-    if is_scaffold(tokenizer):
-        raise ConfigurationError(f"a {name} is a Scaffold-BPE already; see `inspect`")
-    if not isinstance(tokenizer, PreTrainedTokenizerFast):
-        raise ConfigurationError(f"a fast tokenizer is needed, with a tokenizer.json, not {name}")
-    _require_bpe(tokenizer.backend_tokenizer, name)
-    return tokenizer
-
-
-def _require_bpe(backend: Tokenizer, name: str) -> None:
-    kind = type(backend.model).__name__
-    if kind != "BPE":
-        raise ConfigurationError(f"the model of {name} is {kind}; only BPE has merges to replay")
-    require_ids(backend, name)
-
-
-@dataclass(frozen=True)
-class Model:
-    """A BPE model as tokenizer.json has it, and what splits its text."""
-
-    vocab: dict[str, int]  # in the order of ids
-    merges: list[Pair]
-    added: frozenset[str]
-    settings: dict[str, Any]
-    pre_tokenizer: PreTokenizer
-    affixes: Affixes
-
-    @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerFast) -> Model:
-        backend = tokenizer.backend_tokenizer
-        state = json.loads(backend.to_str())["model"]  # each pair once: of equal ones the last counts
-        return cls(
-            vocab=dict(sorted(state.pop("vocab").items(), key=lambda item: item[1])),
-            merges=[(left, right) for left, right in state.pop("merges")],
-            added=frozenset(token.content for token in backend.get_added_tokens_decoder().values()),
-            settings=state,
-            pre_tokenizer=pre_tokenizer_of(backend),
-            affixes=Affixes(state["continuing_subword_prefix"] or "", state["end_of_word_suffix"] or ""),
-        )
-
-    @cached_property
-    def made(self) -> list[str]:
-        """The token that each rule makes."""
-        return self.affixes.join_all(self.merges)
-
-    @cached_property
-    def first_rules(self) -> dict[str, Pair]:
-        """Merged token to its rule of lowest rank; added tokens are none."""
-        rules = self.affixes.first_rules(self.merges)
-        return {token: rules[token] for token in self.vocab if token in rules and token not in self.added}
-
-    def can_be_made(self, token: str) -> bool:
-        """Whether text can be encoded to it, judged by its string."""
-        return bool(
-            token in self.first_rules
-            or token in self.added
-            or token == self.settings["unk_token"]
-            or (self.settings["byte_fallback"] and token in BYTE_TOKENS)
-            or self.affixes.readings(token)
-        )
-
-    @cached_property
-    def wholes(self) -> dict[bytes, str]:
-        """The pre-tokens that are taken whole and no merge makes."""
-        if not self.settings["ignore_merges"]:
-            return {}
-        by_character = self.pre_tokenizer.alphabet == "chars"
-        tokens = [token for token in self.vocab if not self.can_be_made(token)]
-        if not by_character:
-            tokens = [token for token in tokens if SYMBOL_TO_BYTE.keys() >= set(token)]
-        return {token.encode() if by_character else symbols_to_bytes(token): token for token in tokens}
-
-
-# ---- the replay
-
 _GONE, _BREAK = -1, -2  # in place of a symbol: nothing is there; something is that doesn't merge
-
-
-def counts_for(
-    model: Model, corpus: Corpus | PreTokenCounts, text_field: str, num_workers: int | None
-) -> PreTokenCounts:
-    if not isinstance(corpus, PreTokenCounts):
-        return count(
-            corpus, pre_tokenizer=model.pre_tokenizer, text_field=text_field, num_workers=num_workers
-        )
-    if corpus.pre_tokenizer != model.pre_tokenizer:
-        raise ConfigurationError(
-            f"the counts were made with {corpus.pre_tokenizer}, but the tokenizer splits text with "
-            f"{model.pre_tokenizer}; give the text itself"
-        )
-    return corpus
 
 
 def replay(model: Model, corpus: PreTokenCounts) -> tuple[Audit, dict[str, int]]:
@@ -289,8 +168,7 @@ def _symbols(
     """
     characters = Characters.of(corpus, model.affixes)
     unknown = number.get(model.settings["unk_token"] or "", -1)
-    bytes_stand_in = model.settings["byte_fallback"] and number.keys() >= set(BYTE_TOKENS)
-    otherwise = _BREAK if bytes_stand_in or unknown >= 0 else _GONE
+    otherwise = _BREAK if model.has_bytes or unknown >= 0 else _GONE
     keys = characters.occurring_keys
     table = np.full(max(keys, default=0) + 1, _GONE, np.int32)
     for key in keys:

@@ -188,13 +188,13 @@ def _merge_loop(
         max_token_length=min(settings.max_token_length or 0, _LONGEST),
         scaffold=settings.scaffold,
         log=settings.log,
-        rare_below=_hardly_reached(counts, max(sizes) - len(not_merged) - len(alphabet)),
+        rare_below=hardly_reached(counts, max(sizes) - len(not_merged) - len(alphabet)),
         ids=ids,
     )
     return loop, is_whole and kind is MergeLoop
 
 
-def _hardly_reached(counts: PreTokenCounts, n_normal: int) -> int:
+def hardly_reached(counts: PreTokenCounts, n_normal: int) -> int:
     """A frequency that pairs hardly fall below before that many normal tokens are merged.
 
     As long as fewer merges were made than there are pre-tokens of some frequency, one of these is still in

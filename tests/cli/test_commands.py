@@ -755,6 +755,15 @@ def test_missing_tokenizer(name, fail):
     assert f"{name}: no such folder" in fail("audit", name, demo.TEXT)
 
 
+def test_extend_refuses_before_it_counts(shared, tmp_path, fail):
+    text, tokenizer = shared / "text.txt", shared / "tokenizer"
+    options = "-o", tmp_path / "larger"
+    assert "ids already; raise --vocab-size" in fail("extend", tokenizer, text, "--vocab-size", "9", *options)
+    (tmp_path / "larger" / "artifact").mkdir(parents=True)
+    found = fail("extend", tokenizer, text, "--vocab-size", "9999", *options)
+    assert "larger has the artifact of another tokenizer; give a new folder" in found
+
+
 def test_a_name_that_is_neither_a_folder_nor_on_the_hub(tmp_path, monkeypatch, fail):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)

@@ -16,7 +16,7 @@ from hf_scaffold.cli import commands
 from hf_scaffold.cli.workflow import load_artifact
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.evaluation.audit import audit_tokenizer
-from hf_scaffold.evaluation.conversion import convert_tokenizer
+from hf_scaffold.lifecycle.conversion import convert_tokenizer
 from hf_scaffold.text.byte_level import bytes_to_symbols
 
 

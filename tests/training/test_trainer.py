@@ -422,3 +422,20 @@ def test_arguments_of_tokenizers_are_not_taken_for_misspelt():
     }
     tokenizer = hs.train_tokenizer(["some text"], 260, **options)
     assert {name: getattr(tokenizer, name) for name in options} == options
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[2, 0]], "rows of three tokens"),
+        ([[3, 0, 1]], "scaffold 0 names token 3 of 3"),
+        ([[2, 0, -1]], "scaffold 0 names token -1 of 3"),
+        ([[2, 0, 1], [2, 0, 1]], "token 2 is a scaffold twice"),
+    ],
+)
+def test_scaffolds_from_the_start_are_checked(rows, message):
+    symbols, ends, counts = np.array([2, 0], np.int32), np.array([0, 2]), np.array([1])
+    with pytest.raises(ValueError, match=message):
+        MergeLoop(
+            symbols, ends, counts, [b"a", b"b", b"ab"], 0, 0, 0, True, scaffolds=np.array(rows, np.int32)
+        )

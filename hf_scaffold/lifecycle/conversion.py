@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,13 @@ from tokenizers.models import BPE
 from hf_scaffold._utils.arguments import flag, knows_its_arguments
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.evaluation.audit import Audit, Model, as_fast, counts_for, replay
-from hf_scaffold.text.byte_level import bytes_to_symbols
+from hf_scaffold.evaluation.audit import Audit, replay
+from hf_scaffold.evaluation.models import Model, as_fast, counts_for
+from hf_scaffold.tables.sums import exact_sum
 from hf_scaffold.text.corpus import Corpus
 from hf_scaffold.text.symbols import Pair
 from hf_scaffold.tokenizer.post_processors import with_tokens
+from hf_scaffold.training.agreement import rows_alike
 from hf_scaffold.training.parts import derive_demolish_map, raw_splits
 
 if TYPE_CHECKING:
@@ -102,57 +105,86 @@ def convert_tokenizer(
         "demolish": {token: list(parts) for token, parts in demolish.items()},
         "unused": sorted(unused, key=vocab.__getitem__),
     }
-    public = _public(model, vocab, frequencies)
-    scaffold |= _agreements(scaffold, public, counts)
-    return Conversion(_like(fast, public, scaffold, remap), remap, found)
+    merges = public_merges(model, vocab, frequencies)
+    scaffold |= agreements(model, vocab, merges, demolish, counts)
+    return Conversion(like(fast, public_model(model, vocab, merges), scaffold, remap), remap, found)
 
 
-def _public(model: Model, vocab: dict[str, int], frequencies: dict[str, int]) -> BPE:
-    """Plain BPE over the tokens that stay, for programs that know nothing of demolishing."""
+def public_merges(model: Model, vocab: dict[str, int], frequencies: dict[str, int]) -> list[Pair]:
+    """Rules of plain BPE over the tokens that stay, for programs that know nothing of demolishing.
+
+    Args:
+        model: With all merges and tokens.
+        vocab: The tokens that stay.
+        frequencies: How often each token occurs once all is merged; 0 for those that are missing.
+    """
     rules = list(zip(model.made, model.merges, strict=True))
-    still_made = {token for token, pair in rules if vocab.keys() >= {token, *pair}}
+    still_made = {
+        token for token, (left, right) in rules if token in vocab and left in vocab and right in vocab
+    }
     normal = [token for token in model.vocab if token in vocab and model.can_be_made(token)]
     splits = raw_splits(model.merges, normal, frequencies, model.affixes)
     merges: dict[Pair, None] = {}
     for token, pair in rules:
-        if vocab.keys() >= {token, *pair}:
+        if token in vocab and pair[0] in vocab and pair[1] in vocab:
             merges[pair] = None
         elif token in splits and token not in still_made:
             merges.setdefault(splits[token])
+    return list(merges)
+
+
+def public_model(model: Model, vocab: dict[str, int], merges: list[Pair]) -> BPE:
     names = ("unk_token", "fuse_unk", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
     settings = {name: model.settings[name] for name in names if model.settings[name] is not None}
-    return BPE(vocab=vocab, merges=list(merges), ignore_merges=not model.affixes.suffix, **settings)
+    return BPE(vocab=vocab, merges=merges, ignore_merges=takes_wholes(model), **settings)
 
 
-def _agreements(scaffold: dict[str, Any], public: BPE, counts: PreTokenCounts) -> dict[str, float]:
-    """Shares of pre-tokens, weighted by counts, that the public model encodes as the expanded one does.
+def takes_wholes(model: Model) -> bool:
+    """Whether the public model takes a pre-token that is a token whole.
 
-    They hold for unseen text, too: the merges weren't learned from these counts.
+    It compares the bare text, so with a suffix it would find the token of the same text inside a word.
     """
-    from hf_scaffold.tokenization_scaffold import ExpandedModel
+    return not model.affixes.suffix
 
-    expanded = ExpandedModel(scaffold, Tokenizer(public), None)
-    by_character = counts.pre_tokenizer.alphabet == "chars"
-    texts = [pretoken.decode() if by_character else bytes_to_symbols(pretoken) for pretoken in counts]
-    exact = [expanded.demolish_ids(x.ids) for x in Tokenizer(expanded.model).encode_batch_fast(texts)]
+
+def agreements(
+    model: Model,
+    vocab: dict[str, int],
+    merges: list[Pair],
+    demolish: Mapping[str, Sequence[str]],
+    counts: PreTokenCounts,
+) -> dict[str, float]:
+    """Shares of pre-tokens, weighted by counts, that a public model encodes as the whole one does.
+
+    They hold for unseen text, too, if the merges weren't learned from these counts.
+
+    Args:
+        model: With all merges and tokens.
+        vocab, merges: Of the public model.
+        demolish: What stands for the tokens that it lacks.
+    """
+    texts = {token: model.text_of(token) for token in vocab}
+    others = len(model.tokens)  # the number of tokens that hold a place
+    wholes = {text: model.number.get(t, others) for t, text in texts.items() if text is not None}
+    exact = model.encoder(model.merges, demolish).encode(counts.data, counts.offsets)
     shares = {}
-    # In this order, which leaves the model as it was.
-    for name, takes_wholes in (("raw_agreement_merges_only", False), ("raw_agreement", public.ignore_merges)):
-        public.ignore_merges = takes_wholes
-        raw = Tokenizer(public).encode_batch_fast(texts)
-        rows = zip(counts.counts.tolist(), exact, raw, strict=True)
-        shares[name] = sum(n for n, ids, y in rows if ids == y.ids) / counts.total
+    for name, taken in (
+        ("raw_agreement_merges_only", {}),
+        ("raw_agreement", wholes if takes_wholes(model) else {}),
+    ):
+        raw = model.encoder(merges, wholes=taken).encode(counts.data, counts.offsets)
+        shares[name] = exact_sum(counts.counts[rows_alike(exact, raw)]) / counts.total
     return shares
 
 
-def _like(
+def like(
     fast: PreTrainedTokenizerFast, public: BPE, scaffold: dict[str, Any], remap: NDArray[np.int64]
 ) -> ScaffoldTokenizerFast:
     """A tokenizer with everything of another but its model; mapped ids in templates and padding."""
-    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+    from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast, backend_of
     from hf_scaffold.tokenizer.like import pad_with_own_id, settings_of
 
-    state = json.loads(fast.backend_tokenizer.to_str())
+    state = json.loads(backend_of(fast).to_str())
     own = json.loads(Tokenizer(public).to_str())["model"]
     state["model"] = {**own, "dropout": state["model"]["dropout"]}
     for token in state["added_tokens"]:
