@@ -21,6 +21,7 @@ import os
 import re
 import reprlib
 import tempfile
+import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from difflib import get_close_matches
@@ -106,6 +107,13 @@ SAVING = (
     *("commit_message", "commit_description", "private", "token", "revision", "create_pr", "tags"),
     *("max_shard_size", "safe_serialization", "variant", "is_main_process", "state_dict", "save_function"),
     *("save_peft_format", "save_original_format"),
+)
+
+# What it patches is stock's `from_pretrained`, and `tokenizers.decoders.DecodeStream`.
+FASTOKENS = (
+    "fastokens.patch_transformers() has no effect on a ScaffoldTokenizerFast: its encoder would give other "
+    "ids. But the DecodeStream it puts into tokenizers.decoders takes only tokenizers of its own; to stream "
+    "decoded text, call fastokens.unpatch_transformers() first"
 )
 
 # Text to the byte-level stand-ins of its UTF-8, unsplit.
@@ -330,6 +338,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
             return (AddedTokens.of(public).state, *parts)
         cache, model = self.cache, model_state(public)
         if cache.get("backend") is not public:  # put in place from outside, where it is known
+            refuse_other_backends(public)
             cache = self.cache = {"backend": public, "backend is known": True}
         if model != self._checked_model:
             check_scaffold(self.scaffold, public, "scaffold.json")
@@ -539,7 +548,11 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
                 in a folder that can't be written to, so that it can't be finished.
         """
         folder = os.path.join(str(pretrained_model_name_or_path), kwargs.get("subfolder") or "")
-        stock = partial(super().from_pretrained, pretrained_model_name_or_path, *args, **kwargs)
+        load = super().from_pretrained
+        if load.__module__ == "fastokens":
+            warnings.warn(FASTOKENS, stacklevel=2)
+            load = super(PreTrainedTokenizerFast, cls).from_pretrained
+        stock = partial(load, pretrained_model_name_or_path, *args, **kwargs)
         read = partial(read_or_name_the_file, stock, pretrained_model_name_or_path)
         if os.path.isdir(folder):
             templates = ("chat_template.jinja", "additional_chat_templates")
@@ -596,8 +609,11 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         if "save_jinja_files" in kwargs:
             options["save_jinja_files"] = kwargs.pop("save_jinja_files")
         prefix = f"{filename_prefix}-" if filename_prefix else ""
+        # Stock's default, but without it transformers.js removes spaces before punctuation.
+        settings = {"clean_up_tokenization_spaces": False, **self.init_kwargs}
+        stock: Any = super(ScaffoldTokenizerFast, self._twin(init_kwargs=settings))
         with saving(save_directory, [prefix + name for name in STALE]) as folder:
-            saved = super().save_pretrained(folder, **options, **kwargs)
+            saved = stock.save_pretrained(folder, **options, **kwargs)
         if push_to_hub:
             self.push_to_hub(kwargs.pop("repo_id", Path(save_directory).name), saving=options, **kwargs)
         return tuple(os.path.join(save_directory, os.path.relpath(path, folder)) for path in saved)
@@ -715,6 +731,16 @@ def part_state(part: Any) -> Any:
         return None if part is None else part.__getstate__()
     except Exception:  # of no narrower class
         return object()  # a part written in Python may change at any time
+
+
+def refuse_other_backends(public: Any) -> None:
+    if not isinstance(public, (Tokenizer, CallBackend)):
+        kind = type(public)
+        raise TypeError(
+            f"the backend of this tokenizer was replaced by a {kind.__module__}.{kind.__qualname__}, "
+            "which is no tokenizers.Tokenizer and knows nothing of scaffold tokens. Undo what replaced it "
+            "(fastokens.unpatch_transformers(), say), and load the tokenizer again"
+        )
 
 
 def refuse_no_batch(texts: Any) -> None:

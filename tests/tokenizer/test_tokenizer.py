@@ -522,6 +522,15 @@ def test_saved_and_loaded_it_is_the_same_to_the_byte(tmp_path):
     assert content(tmp_path / "first") == content(tmp_path / "second") == content(tmp_path / "third")
 
 
+@pytest.mark.parametrize("settings", [{}, {"clean_up_tokenization_spaces": True}])
+def test_whether_decoding_cleans_up_is_always_saved(settings, tmp_path):
+    """Where it isn't, transformers.js decodes "a ," as "a,"."""
+    toys.tokenizer(**settings).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_bytes())
+    assert config["clean_up_tokenization_spaces"] is bool(settings)
+    assert ScaffoldTokenizerFast.from_pretrained(tmp_path).clean_up_tokenization_spaces is bool(settings)
+
+
 def test_files_do_not_depend_on_the_order_of_a_scaffolds_entries(tmp_path):
     tokenizer = toys.tokenizer()
     scaffold = {**tokenizer.scaffold, "demolish": dict(reversed(tokenizer.scaffold["demolish"].items()))}
@@ -541,6 +550,7 @@ def test_the_config_names_the_class_and_no_machine(tmp_path):
         **toys.NAMED,
         "auto_map": {"AutoTokenizer": [None, "tokenization_scaffold.ScaffoldTokenizerFast"]},
         "backend": "tokenizers",
+        "clean_up_tokenization_spaces": False,
         "model_max_length": config["model_max_length"],
         "tokenizer_class": "ScaffoldTokenizerFast",
     }
