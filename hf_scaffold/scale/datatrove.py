@@ -41,6 +41,7 @@ from datatrove.pipeline.base import PipelineStep  # noqa: E402
 from datatrove.pipeline.tokens.tokenizer import DocumentTokenizer, TokenizedFile  # noqa: E402
 from datatrove.utils.batching import batched  # noqa: E402
 from datatrove.utils.logging import logger  # noqa: E402
+from datatrove.utils.stats import MetricStats  # noqa: E402
 
 if TYPE_CHECKING:
     from datatrove.data import Document, DocumentsPipeline
@@ -297,14 +298,16 @@ class ScaffoldTokenizer(DocumentTokenizer):  # type: ignore[misc]
                 else:
                     ids, ends = self._encode(batch)
                 file.write_bytes(ids.astype(dtype).tobytes(), ends[1:].tolist())
-            for n_tokens in np.diff(ends).tolist():
-                self.stat_update("tokens", value=n_tokens)
+            self.stats["tokens"] += statistics_of(np.diff(ends))
         file.close()
         return file
 
     def _encode(self, batch: Sequence[Document]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         texts = [text_of(document) for document in batch]
-        ids, ends = self.encoder.encode_batch_to_arrays(texts, **self._specials)
+        # Those of Slurm and Ray say how many processors a task has.
+        n_cpus = int(os.environ.get("DATATROVE_CPUS_PER_TASK", "-1"))
+        threads = n_cpus if n_cpus > 0 else None
+        ids, ends = self.encoder.encode_batch_to_arrays(texts, num_threads=threads, **self._specials)
         return framed(ids, ends, np.array([], np.int32), self._end) if len(self._end) else (ids, ends)
 
     def _with_losses(
@@ -321,6 +324,20 @@ class ScaffoldTokenizer(DocumentTokenizer):  # type: ignore[misc]
             file.write_loss_bytes(np.asarray(losses).astype(bool).tobytes())
             rows.append(ids[: len(losses)])
         return np.concatenate(rows), np.cumsum([0, *map(len, rows)], dtype=np.int64)
+
+
+def statistics_of(values: NDArray[np.int64]) -> MetricStats:
+    """What `stat_update` makes of values one by one, which costs some µs each."""
+    return MetricStats.from_dict(
+        {
+            "total": int(values.sum()),
+            "n": len(values),
+            "mean": float(values.mean()),
+            "variance": float(values.var(ddof=1)) if len(values) > 1 else 0.0,
+            "min": int(values.min()),
+            "max": int(values.max()),
+        }
+    )
 
 
 def text_of(document: Document) -> str:

@@ -18,6 +18,7 @@ from datatrove.executor import LocalPipelineExecutor
 from datatrove.pipeline.base import PipelineStep
 from datatrove.pipeline.readers import JsonlReader, ParquetReader
 from datatrove.pipeline.tokens import DocumentTokenizer
+from datatrove.utils.stats import MetricStats
 from transformers import AutoTokenizer
 
 import hf_scaffold as hs
@@ -267,6 +268,36 @@ def rows_of(ids, corpus):
         json.loads(line) for path in corpus["jsonl"].iterdir() for line in path.open(encoding="utf-8")
     )
     return [ids[document["text"]] for document in documents]
+
+
+def test_statistics_are_those_of_documents_one_by_one(texts, saved, ids, tmp_path):
+    step = ScaffoldTokenizer(str(tmp_path), str(saved), batch_size=7, shuffle_documents=False)
+    step.run(Document(text=text, id=str(i)) for i, text in enumerate(texts))
+    expected = MetricStats()
+    for text in texts:
+        expected.update(len(ids[text]))
+    found = step.stats["tokens"].to_dict()
+    assert found.keys() == expected.to_dict().keys()
+    assert found == pytest.approx(expected.to_dict())
+
+
+@pytest.mark.parametrize(("given", "num_threads"), [("3", 3), ("-1", None)])
+def test_a_rank_takes_as_many_threads_as_it_has_processors(given, num_threads, saved, monkeypatch, tmp_path):
+    step = ScaffoldTokenizer(str(tmp_path), str(saved), shuffle_documents=False)
+    monkeypatch.setenv("DATATROVE_CPUS_PER_TASK", given)
+    asked = []
+
+    class Asked:
+        def __getattr__(self, name):
+            return getattr(encoder, name)
+
+        def encode_batch_to_arrays(self, texts, **options):
+            asked.append(options["num_threads"])
+            return encoder.encode_batch_to_arrays(texts, **options)
+
+    encoder, step.encoder = step.encoder, Asked()
+    step.run(iter([Document(text="a b", id="0")]))
+    assert asked == [num_threads]
 
 
 def test_datatroves_own_step_gives_raw_ids(saved, tmp_path):

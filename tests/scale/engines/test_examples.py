@@ -1,4 +1,4 @@
-"""The scripts of examples/scale, each as a program of its own on this machine."""
+"""The scripts of examples/scale, and the benchmark of the engines, each as a program of its own."""
 
 import os
 import subprocess
@@ -11,6 +11,7 @@ import pytest
 import hf_scaffold as hs
 
 SCRIPTS = Path(__file__).parents[3] / "examples" / "scale"
+BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "engines.py"
 
 
 def run(tmp_path, script, *arguments):
@@ -50,3 +51,13 @@ def test_datatrove(corpus, counted, saved, tmp_path):
     settings = ("--workers", 2, "--eos-token", "<|eos|>")
     run(tmp_path, "datatrove_tokenize", corpus["jsonl"], saved, output, *settings)
     assert len(list((output / "ids").glob("*.ds"))) == 8
+
+
+def test_the_benchmark(english_text, saved, tmp_path):
+    (tmp_path / "text.txt").write_text(english_text, encoding="utf-8")
+    options = ("--tokenizer", saved, "--engine", "datatrove", "--rounds", 1)
+    *_, counting, tokenizing = run(tmp_path, BENCHMARK.with_suffix(""), "text.txt", *options).splitlines()
+    for line, name in ((counting, "count"), (tokenizing, "tokenize")):
+        engine, step, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        assert (engine, step, len(cells)) == ("datatrove", name, 9)
+        assert all(float(cell) >= 0 for cell in cells)
