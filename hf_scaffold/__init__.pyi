@@ -29,6 +29,8 @@ from .evaluation.tables import compare_tokenizers as compare_tokenizers
 from .lifecycle.conversion import Conversion as Conversion
 from .lifecycle.conversion import convert_tokenizer as convert_tokenizer
 from .lifecycle.extension import extend as extend
+from .lifecycle.pruning import Pruning as Pruning
+from .lifecycle.pruning import prune as prune
 from .report.figures import figure_frequencies as figure_frequencies
 from .report.figures import figure_gain as figure_gain
 from .report.figures import figure_standalone as figure_standalone

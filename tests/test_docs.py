@@ -266,6 +266,7 @@ MADE = {
     "README.md": [
         *("my-tokenizer/scaffold.json", "my-bpe/log.jsonl", "books.parquet", "report.html"),
         *("shards/shard-00000.bin", "shards/index.json", "my-larger-tokenizer/scaffold.json"),
+        "my-smaller-tokenizer/scaffold.json",
     ],
     "report.md": ["report.html"],
     "shards.md": ["shards/shard-00000.bin", "joined/index.json"],

@@ -418,10 +418,7 @@ def extend(
     from hf_scaffold.cli import views
     from hf_scaffold.lifecycle import extension
 
-    with options.about("--output-dir"):
-        require_writable(output_dir)
-        if (output_dir / "artifact").exists():
-            raise typer.BadParameter(f"{output_dir} has the artifact of another tokenizer; give a new folder")
+    _require_new_tokenizer_folder(output_dir)
     start = time.perf_counter()
     with terminal.progress_bar("Extending", "tokens") as progress:
         extended = extension.extend(
@@ -435,7 +432,41 @@ def extend(
             show_progress=progress,
         )
     extended.save_pretrained(output_dir)
-    views.show_extension(extended, output_dir, time.perf_counter() - start)
+    views.show_derived(extended, output_dir, time.perf_counter() - start)
+
+
+@app.command(epilog=_example("prune my-tokenizer books/*.txt --vocab-size 24000 -o my-smaller-tokenizer"))
+def prune(
+    tokenizer: options.AnyTokenizer,
+    corpus: options.Corpus,
+    vocab_size: options.PrunedSize,
+    output_dir: options.TokenizerFolder,
+    compact: options.Compact = False,
+    text_field: options.FieldOption = "text",
+    num_workers: options.WorkersOption = None,
+) -> None:
+    """Take tokens out of a BPE tokenizer: those that are scaffolds on a corpus, then the least used ones.
+
+    Text that became one of them becomes its parts. This goes beyond the paper.
+    """
+    from hf_scaffold.cli import views
+    from hf_scaffold.lifecycle import pruning
+
+    _require_new_tokenizer_folder(output_dir)
+    start = time.perf_counter()
+    pruned = pruning.prune(
+        tokenizer, corpus, vocab_size, compact=compact, text_field=text_field, num_workers=num_workers
+    )
+    pruned.tokenizer.save_pretrained(output_dir)
+    views.show_derived(pruned.tokenizer, output_dir, time.perf_counter() - start)
+
+
+def _require_new_tokenizer_folder(folder: Path) -> None:
+    """Refuse one that can't be written, and one with an artifact, which would be another tokenizer's."""
+    with options.about("--output-dir"):
+        require_writable(folder)
+        if (folder / "artifact").exists():
+            raise typer.BadParameter(f"{folder} has the artifact of another tokenizer; give a new folder")
 
 
 @app.command(epilog=_example("report books/*.txt --vocab-size 32000 -o report.html"))

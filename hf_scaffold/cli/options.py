@@ -351,6 +351,23 @@ ExtendedSize = Annotated[
         show_default=False,
     ),
 ]
+PrunedSize = Annotated[
+    int,
+    typer.Option(
+        "--vocab-size",
+        min=1,
+        metavar="SIZE",
+        help="Tokens to keep, added tokens included.",
+        show_default=False,
+    ),
+]
+Compact = Annotated[
+    bool,
+    typer.Option(
+        "--compact/--keep-ids",
+        help="Close up the ids of tokens that are gone, or keep all ids and reserve those.",
+    ),
+]
 HeldOut = Annotated[
     list[Any] | None,
     typer.Option(

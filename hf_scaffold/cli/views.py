@@ -54,8 +54,8 @@ def show_training(bpe: ScaffoldBPE, counts: PreTokenCounts, folder: Path, second
     )
 
 
-def show_extension(tokenizer: "ScaffoldTokenizerFast", folder: Path, seconds: float) -> None:
-    """After `extend`: sizes."""
+def show_derived(tokenizer: "ScaffoldTokenizerFast", folder: Path, seconds: float) -> None:
+    """After `extend` and `prune`: sizes."""
     n_scaffolds = len(tokenizer.scaffold["demolish"])
     terminal.facts(
         [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -213,6 +213,24 @@ class Model:
         if self.pre_tokenizer.alphabet == "chars":
             return token.encode()
         return symbols_to_bytes(token) if SYMBOL_TO_BYTE.keys() >= set(token) else None
+
+
+def whole_model(fast: PreTrainedTokenizerFast) -> tuple[Model, list[str]]:
+    """The model with all its merges, and its scaffold tokens, in the order of creation."""
+    from hf_scaffold.tokenization_scaffold import is_scaffold
+
+    model = Model.of(fast)
+    if not is_scaffold(fast):
+        return model, []
+    content = fast.scaffold
+    merges = [(left, right) for left, right in content["merges"]]
+    made = dict.fromkeys(model.affixes.join_all(merges))
+    scaffolds = [token for token in made if token in content["demolish"]]
+    first = max(model.vocab.values(), default=-1) + 1
+    vocab = model.vocab | {token: first + i for i, token in enumerate(scaffolds)}
+    # The public model takes tokens whole; the exact one never does.
+    settings = {**model.settings, "ignore_merges": False}
+    return replace(model, vocab=vocab, merges=merges, settings=settings), scaffolds
 
 
 def counts_for(

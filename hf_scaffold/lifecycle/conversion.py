@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -88,17 +88,42 @@ def convert_tokenizer(
     model = Model.of(fast)
     counts = counts_for(model, corpus, text_field, num_workers)
     found, frequencies = replay(model, counts)
-    demolish = derive_demolish_map(model.merges, [token.token for token in found.scaffolds], model.affixes)
+    made, remap = without(
+        fast, model, [token.token for token in found.scaffolds], frequencies, counts, compact
+    )
+    return Conversion(made, remap, found)
+
+
+def without(
+    fast: PreTrainedTokenizerFast,
+    model: Model,
+    gone: Iterable[str],
+    frequencies: dict[str, int],
+    counts: PreTokenCounts | None,
+    compact: bool,
+) -> tuple[ScaffoldTokenizerFast, NDArray[np.int64]]:
+    """A tokenizer without ids for some merged tokens, which are demolished; and where each old id goes.
+
+    Args:
+        fast: The tokenizer as it is.
+        model: Its model, with all merges and tokens.
+        gone: Every token without an id, scaffold tokens that have none now included.
+        frequencies: How often tokens occur once all is merged; 0 for those that are missing.
+        counts: What raw agreement is measured on; None: it isn't.
+        compact: As for `convert_tokenizer`.
+    """
+    demolish = derive_demolish_map(model.merges, gone, model.affixes)
     every_id = fast.get_vocab()
+    holes = {token for token, token_id in every_id.items() if token == hole(token_id)}
     remap = np.full(max(every_id.values()) + 1, -1, np.int64)
-    staying = sorted(token_id for token, token_id in every_id.items() if token not in demolish)
+    staying = sorted(token_id for token, token_id in every_id.items() if token not in demolish.keys() | holes)
     remap[staying] = range(len(staying)) if compact else staying
-    vocab = {token: int(remap[token_id]) for token, token_id in model.vocab.items() if token not in demolish}
+    vocab = {token: int(remap[i]) for token, i in model.vocab.items() if token not in demolish.keys() | holes}
     unused = [token for token in vocab if not model.can_be_made(token)]
     if not compact:
-        holes = {f"<|unused_{token_id}|>": token_id for token_id in np.flatnonzero(remap < 0).tolist()}
-        vocab |= holes
-        unused += holes
+        reserved = {hole(token_id): token_id for token_id in np.flatnonzero(remap < 0).tolist()}
+        vocab |= reserved
+        unused += reserved
     scaffold = {
         "version": 1,
         "merges": [list(pair) for pair in model.merges],
@@ -106,8 +131,14 @@ def convert_tokenizer(
         "unused": sorted(unused, key=vocab.__getitem__),
     }
     merges = public_merges(model, vocab, frequencies)
-    scaffold |= agreements(model, vocab, merges, demolish, counts)
-    return Conversion(like(fast, public_model(model, vocab, merges), scaffold, remap), remap, found)
+    if counts is not None:
+        scaffold |= agreements(model, vocab, merges, demolish, counts)
+    return like(fast, public_model(model, vocab, merges), scaffold, remap), remap
+
+
+def hole(token_id: int) -> str:
+    """The token that holds the id of one that is gone."""
+    return f"<|unused_{token_id}|>"
 
 
 def public_merges(model: Model, vocab: dict[str, int], frequencies: dict[str, int]) -> list[Pair]:

@@ -21,7 +21,7 @@ from hf_scaffold._utils.arguments import (
 from hf_scaffold.counting.characters import Characters
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, CorpusError
-from hf_scaffold.evaluation.models import Model, as_fast_or_scaffold, counts_for
+from hf_scaffold.evaluation.models import Model, as_fast_or_scaffold, counts_for, whole_model
 from hf_scaffold.lifecycle.conversion import agreements, like, public_merges, public_model
 from hf_scaffold.text.corpus import Corpus
 from hf_scaffold.training.parts import derive_demolish_map
@@ -78,7 +78,7 @@ def extend(
     vocab_size, min_frequency = whole("vocab_size", vocab_size, 1), whole("min_frequency", min_frequency, 0)
     scaffold, show_progress = flag("scaffold", scaffold), progress(show_progress, "tokens, vocab_size")
     fast = as_fast_or_scaffold(tokenizer)
-    model, scaffolds = _model_of(fast)
+    model, scaffolds = whole_model(fast)
     n_ids = max(fast.get_vocab().values()) + 1
     if vocab_size <= n_ids:
         raise ConfigurationError(
@@ -97,24 +97,6 @@ def extend(
         reached = loop.scaffolds.count(False) + n_less
         warn(f"the vocabulary has {reached:,} ids instead of {vocab_size:,}: {why}")
     return _extended(fast, n_ids, model, loop, counts)
-
-
-def _model_of(fast: PreTrainedTokenizerFast) -> tuple[Model, list[str]]:
-    """The model with all its merges, and its scaffold tokens, in the order of creation."""
-    from hf_scaffold.tokenization_scaffold import is_scaffold
-
-    model = Model.of(fast)
-    if not is_scaffold(fast):
-        return model, []
-    content = fast.scaffold
-    merges = [(left, right) for left, right in content["merges"]]
-    made = dict.fromkeys(model.affixes.join_all(merges))
-    scaffolds = [token for token in made if token in content["demolish"]]
-    first = max(model.vocab.values(), default=-1) + 1
-    vocab = model.vocab | {token: first + i for i, token in enumerate(scaffolds)}
-    # The public model takes tokens whole; the exact one never does.
-    settings = {**model.settings, "ignore_merges": False}
-    return replace(model, vocab=vocab, merges=merges, settings=settings), scaffolds
 
 
 def _loop(
