@@ -6,6 +6,7 @@
 # make bench-encode  our encoder and its peers, likewise
 # make bench-fresh  our encoder and its peers on a dozen kinds of text, each seen once
 # make bench-shards  shards beside arrays of ids (FILE=path TOKENIZER=folder)
+# make bench-terabytes  what terabytes would take (FILE='name=path name=path'); writes docs/scale.md
 # make notebooks  run the notebooks and store what they show
 # make lint   ruff, mypy, clang-format, compiler warnings
 # make scale-test  tests/scale: datatrove, Ray, Slurm, two releases of Spark and an S3 server, on clusters of this
@@ -28,7 +29,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-all scale-test test-lowest setup bench bench-encode bench-fresh bench-shards bench-scale scale-system notebooks lint explore fuzz mutants attack kills debug-test debug-fuzz debug-attack tsan-test clean
+.PHONY: demo test test-all scale-test test-lowest setup bench bench-encode bench-fresh bench-shards bench-scale bench-terabytes scale-system notebooks lint explore fuzz mutants attack kills debug-test debug-fuzz debug-attack tsan-test clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
@@ -53,6 +54,9 @@ bench-fresh: $(VENV)/bench-extras $(VENV)-tokenizers-1/installed
 
 bench-shards: $(VENV)/bench-extras
 	$(BIN)/python benchmarks/shards.py $(FILE) --tokenizer $(TOKENIZER)
+
+bench-terabytes: $(VENV)/bench-extras
+	$(BIN)/python benchmarks/terabytes.py $(FILE) --json benchmarks/terabytes.json --docs docs/scale.md
 
 notebooks: $(VENV)/test-extras
 	$(BIN)/python notebooks/run.py

@@ -33,9 +33,20 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).parent))  # PYTHONSAFEPATH leaves it out
 
-from encode_tables import SENTENCE, agreement, goals, restored, surroundings, table
+from encode_tables import SENTENCE, agreement, goals, restored, table
 from encoders import ENCODERS, Encoder, Rows, Setting, write_tokenizers
-from harness import Run, environment, fetch, installed, measure, megabytes, save, take_turns, versions
+from harness import (
+    Run,
+    environment,
+    fetch,
+    installed,
+    measure,
+    megabytes,
+    save,
+    surroundings,
+    take_turns,
+    versions,
+)
 
 WARM_S = 2.0  # warm calls go on for so long,
 WARM_CALLS = 5  # but are no more than these
@@ -224,7 +235,7 @@ def main(
         spec = json.loads(child)
         print(json.dumps(prepare(**spec) if "corpora" in spec else run_task(**spec)))
         return
-    before, after = ("", "") if docs is None else surroundings(docs)
+    before, after = ("", "") if docs is None else surroundings(docs, "encode.py")
     wanted = peers.split(";")
     present = [peer for peer in wanted if available(peer)]
     turns = {peer: slow_rounds if ENCODERS[peer].is_slow else rounds for peer in present}

@@ -2,7 +2,6 @@
 
 import statistics
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from encoders import ENCODERS
 from harness import Run, markdown
@@ -24,7 +23,6 @@ TITLES = {
     "sentence": f"One short text: `tok({SENTENCE!r})`",
     "map": "`Dataset.map` to Arrow files, documents of {document_size:,} bytes, {threads} threads",
 }
-BEGIN, END = "<!-- encode.py -->\n", "<!-- end -->\n"
 
 
 def speed(runs: Sequence[Run], peer: str, key: str = "warm_s") -> float:
@@ -127,12 +125,3 @@ def goals(runs: Sequence[Run]) -> Iterator[str]:
             found = f"{reached:.2f} x {other}, {cpu:.2f} x in CPU time"
             verdict = "reached" if reached >= goal else "MISSED"
             yield f"- {task}, {peer}: {found}. The goal, {goal:g} x, is {verdict}."
-
-
-def surroundings(page: Path) -> tuple[str, str]:
-    """What stands before and behind the tables on a page."""
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise SystemExit(f"{page} has no lines {BEGIN.strip()} and {END.strip()} to put the tables between")
-    return before + begin, end + after

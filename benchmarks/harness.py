@@ -121,6 +121,17 @@ def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[
         yield f"| {' | '.join(row)} |"
 
 
+def surroundings(page: Path, script: str) -> tuple[str, str]:
+    """What stands before and behind a script's tables on a page."""
+    begin_line, end_line = f"<!-- {script} -->\n", "<!-- end -->\n"
+    before, begin, rest = page.read_text(encoding="utf-8").partition(begin_line)
+    _, end, after = rest.partition(end_line)
+    if not end:
+        lines = f"{begin_line.strip()} and {end_line.strip()}"
+        raise SystemExit(f"{page} has no lines {lines} to put the tables between")
+    return before + begin, end + after
+
+
 def save(json_file: Path, peers: Sequence[str], runs: Sequence[Run], without: Sequence[str]) -> None:
     """Every single run, but for what is too large, or of no use elsewhere."""
     rows = [{key: value for key, value in run.items() if key not in without} for run in runs]

@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +71,67 @@ def test_large_tables_are_merged(english_text, tmp_path):
     for row in rows:
         assert row[0] == "3 of 5,000 rows"
         assert 1000 + 3 * 3000 < int(row[2].replace(",", "")) < 1000 + 3 * 4000
+
+
+def test_a_cluster_is_simulated(english_text, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text(english_text[:100_000], encoding="utf-8")
+    output = run("simulate_parts.py", text, "--parts", "60", "--kills", "1", "--files", "40", "--seed", "3")
+    found = dict(re.findall(r"^\| (.+?) \| (.+?) \|$", output, re.MULTILINE))
+    for wrong in ("another corpus", "another pre-tokenizer", "cut off", "doubled", "later version"):
+        assert found[f"refused: {wrong}"] == "1"
+    assert found["missing, and named"] == "2"
+    assert found["the same after 1 kills"] == "the bytes of one run, nothing left over"
+
+
+def test_growth_by_a_law_goes_on_by_it(monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER)
+    growth = importlib.import_module("growth")
+    sizes = [round(1e7 * 10 ** (step / growth.STEPS)) for step in range(growth.DECADES * growth.STEPS + 1)]
+
+    def curve(exponent):
+        """It is given for the common logarithm of a size, over that of the first."""
+        logs = [(exponent(x / growth.STEPS), x / growth.STEPS) for x in range(len(sizes))]
+        return growth.Curve(sizes, [round(10 ** (4 + value)) for value, _ in logs])
+
+    steady = curve(lambda x: 0.6 * x)
+    assert [round(steady.fit(decade).exponent, 3) for decade in range(3)] == [0.6] * 3
+    assert steady.fit(0).error < 1e-3
+    assert steady.foretold() == pytest.approx(1, rel=1e-3)
+    for guess in (steady.least, steady.most):
+        assert guess(1e13) == pytest.approx(10 ** (4 + 0.6 * 6), rel=0.02)
+
+    ratio = 0.8  # of the exponent, from each tenfold to the next
+    falling = curve(lambda x: 0.7 * (ratio**x - 1) / math.log(ratio))
+    exponents = [falling.fit(decade).exponent for decade in (2, 1, 0)]
+    assert exponents == sorted(exponents, reverse=True)
+    assert falling.foretold() > 1.1
+    truth = 10 ** (4 + 0.7 * (ratio**6 - 1) / math.log(ratio))
+    assert falling.least(1e13) == pytest.approx(truth, rel=0.02)
+    assert falling.most(1e13) > 2 * truth
+
+
+def test_what_terabytes_take_is_measured(english_text, tmp_path):
+    text, found, page = (tmp_path / name for name in ("text.txt", "found.json", "page.md"))
+    text.write_text(english_text[:400_000], encoding="utf-8")
+    page.write_text("Before\n<!-- terabytes.py -->\nold tables\n<!-- end -->\nAfter\n")
+    options = ["--json", found, "--docs", page, "--rows", "16000", "--vocab-size", "600"]
+    output = run("terabytes.py", f"one={text}", f"two={text}", *options)
+    assert page.read_text() == f"Before\n<!-- terabytes.py -->\n\n{output}\n<!-- end -->\nAfter\n"
+    measured = json.loads(found.read_text())
+    assert [*measured["curves"]] == ["one", "two", "all of it"]
+    assert all(value > 0 for value in measured.values() if isinstance(value, float))
+    assert run("terabytes.py", *options) == output  # from the measurements
+
+
+def test_the_page_on_scale_follows_from_what_was_measured():
+    page = FOLDER.parent / "docs" / "scale.md"
+    output = run("terabytes.py", "--json", FOLDER / "terabytes.json")
+    _, begin, rest = page.read_text(encoding="utf-8").partition("<!-- terabytes.py -->\n\n")
+    tables, end, _ = rest.partition("\n<!-- end -->\n")
+    assert begin
+    assert end
+    assert tables == output
 
 
 def test_the_start_is_measured(tmp_path):
