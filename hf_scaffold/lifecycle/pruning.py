@@ -86,7 +86,7 @@ def prune(
         raise ConfigurationError("vocab_size needs a corpus, which says what is least used")
     fast = as_fast_or_scaffold(tokenizer)
     model, scaffolds = whole_model(fast)
-    known = model.first_rules.keys() - set(scaffolds)  # what may go
+    known = {token for token in model.first_rules if not model.is_symbol(token)} - {*scaffolds}  # what may go
     removed = [] if tokens is None else _named(fast, [*tokens], known)
     n_removed = (
         0 if vocab_size is None else _number_to_remove(fast, whole("vocab_size", vocab_size, 1), known)
@@ -96,7 +96,7 @@ def prune(
     if counts is not None:
         audit, frequencies = replay(model, counts)
         first = {token.token for token in audit.scaffolds}
-        removed += _least_used(model, scaffolds, first, frequencies, n_removed)
+        removed += _least_used(model, scaffolds, known, first, frequencies, n_removed)
     made, remap = without(fast, model, [*scaffolds, *removed], frequencies, counts, compact)
     return Pruning(made, remap, tuple(removed))
 
@@ -125,22 +125,31 @@ def _named(fast: PreTrainedTokenizerFast, tokens: list[str | int], known: set[st
 
 
 def _least_used(
-    model: Model, scaffolds: list[str], first: set[str], frequencies: dict[str, int], n: int
+    model: Model,
+    scaffolds: list[str],
+    known: set[str],
+    first: set[str],
+    frequencies: dict[str, int],
+    n: int,
 ) -> list[str]:
     """The n tokens to go, in order; the frequencies become those of what is left."""
     gone: set[str] = set()
+    number = model.number
 
     def give_up(token: str) -> list[str]:
         """Leave a token's occurrences to its parts; returns those that have an id."""
         gone.add(token)
-        waiting, heirs = [*model.first_rules[token]], []
+        waiting, heirs = [token], []
         while waiting:
-            part = waiting.pop()
-            if part in gone:
-                waiting += model.first_rules[part]
-            else:
-                frequencies[part] += frequencies[token]
-                heirs.append(part)
+            whole = waiting.pop()
+            for part in model.first_rules[whole]:
+                if part not in gone:
+                    frequencies[part] += frequencies[token]
+                    heirs.append(part)
+                elif (
+                    number[part] < number[whole]
+                ):  # as wherever merges were trained, but anyone may write some
+                    waiting.append(part)
         frequencies[token] = 0
         return heirs
 
@@ -151,7 +160,7 @@ def _least_used(
     def key(token: str) -> tuple[bool, int, int, str]:
         return token not in first, frequencies[token], -model.vocab[token], token
 
-    queue = [key(token) for token in model.first_rules if token not in gone]
+    queue = [*map(key, known)]
     heapq.heapify(queue)
     while len(removed) < n:
         entry = heapq.heappop(queue)
@@ -160,6 +169,6 @@ def _least_used(
             continue  # it has been given more since; that entry is in the queue, too
         removed.append(token)
         for part in give_up(token):
-            if part in model.first_rules:
+            if part in known:
                 heapq.heappush(queue, key(part))
     return removed

@@ -80,6 +80,29 @@ def test_everything_else_stays_as_it_was(is_scaffold, compact, tmp_path, english
     assert loaded(sample)["input_ids"] == ids
 
 
+def test_symbols_that_merges_make_too_stay():
+    """With the prefix ##, the text ##a spells the symbol that an a inside a pre-token is."""
+    counts = hs.PreTokenCounts.from_mapping(
+        {"##a": 9, "ba": 8, "##": 7, "b##a": 6, "c": 5}, alphabet="chars", pre_tokenizer="whitespace-split"
+    )
+    bpe = hs.train(counts, 14, continuing_subword_prefix="##")
+    assert {"##a", "##b"} & {*bpe.merged_tokens}
+    n_fixed = len(bpe.symbols)
+    pruning = hs.prune(bpe.to_tokenizer(), counts, n_fixed)
+    assert {*pruning.tokenizer.get_vocab()} >= bpe.symbols
+    gone = {*bpe.scaffold_tokens, *pruning.removed}
+    for text in counts:
+        symbols = oracle.symbols_of(text.decode(), "##")
+        assert pruning.tokenizer.tokenize(text.decode()) == oracle.encode(symbols, gone, bpe.merges, "##")
+
+
+def test_merges_in_any_order_end():
+    vocab = {token: i for i, token in enumerate(["a", "b", "ba", "aba", "abaaba"])}
+    backend = Tokenizer(models.BPE(vocab, [("aba", "aba"), ("a", "ba"), ("b", "a")]))
+    pruning = hs.prune(backend, ["abaaba", "ba"], 2, compact=True)
+    assert pruning.tokenizer.tokenize("abaaba") == [*"abaaba"]
+
+
 def test_tokens_by_name_or_id_without_a_text():
     bpe = hs.train(table({"Arizona": 50, "zone": 3, "banana": 20}), 260)
     old = bpe.to_tokenizer()
