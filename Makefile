@@ -7,6 +7,7 @@
 # make bench-fresh  our encoder and its peers on a dozen kinds of text, each seen once
 # make bench-shards  shards beside arrays of ids (FILE=path TOKENIZER=folder)
 # make bench-terabytes  what terabytes would take (FILE='name=path name=path'); writes docs/scale.md
+# make programs  what other programs make of a saved tokenizer: tests, and a table (FILE=path); needs node and npm
 # make notebooks  run the notebooks and store what they show
 # make lint   ruff, mypy, clang-format, compiler warnings
 # make scale-test  tests/scale: datatrove, Ray, Slurm, two releases of Spark and an S3 server, on clusters of this
@@ -29,7 +30,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-all scale-test test-lowest setup bench bench-encode bench-fresh bench-shards bench-scale bench-terabytes scale-system notebooks lint explore fuzz mutants attack kills debug-test debug-fuzz debug-attack tsan-test clean
+.PHONY: demo test test-all scale-test test-lowest setup bench bench-encode bench-fresh bench-shards bench-scale bench-terabytes scale-system programs notebooks lint explore fuzz mutants attack kills debug-test debug-fuzz debug-attack tsan-test clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
@@ -57,6 +58,11 @@ bench-shards: $(VENV)/bench-extras
 
 bench-terabytes: $(VENV)/bench-extras
 	$(BIN)/python benchmarks/terabytes.py $(FILE) --json benchmarks/terabytes.json --docs docs/scale.md
+
+# An environment of its own: torch, which TRL needs, and transformers.js bring gigabytes.
+programs: $(VENV)-programs/installed $(VENV)-programs/node/installed $(VENV)-tokenizers-1/installed
+	$(VENV)-programs/bin/pytest -q tests/programs
+	$(VENV)-programs/bin/python benchmarks/programs.py --tokenizers-1 $(VENV)-tokenizers-1/bin/python $(FILE)
 
 notebooks: $(VENV)/test-extras
 	$(BIN)/python notebooks/run.py
@@ -202,6 +208,18 @@ $(VENV)-spark-3/installed: $(VENV)/installed
 	test -e $(VENV)-spark-3/bin/python || $(PYTHON) -m venv $(VENV)-spark-3
 	$(VENV)-spark-3/bin/pip install -q --no-deps --force-reinstall $(WHEELS)/*.whl
 	$(VENV)-spark-3/bin/pip install -q $(call wheel_with,spark) 'pyspark==3.5.*' hypothesis pytest
+	touch $@
+
+$(VENV)-programs/installed: $(VENV)/installed
+	test -e $(VENV)-programs/bin/python || $(PYTHON) -m venv $(VENV)-programs
+	$(VENV)-programs/bin/pip install -q --no-deps --force-reinstall $(WHEELS)/*.whl
+	$(VENV)-programs/bin/pip install -q $(call wheel_with,programs) hypothesis pytest pytest-randomly
+	touch $@
+
+$(VENV)-programs/node/installed: $(VENV)-programs/installed
+	@command -v npm >/dev/null || { echo "transformers.js needs node and npm (Debian: apt-get install nodejs npm)"; \
+	exit 1; }
+	npm install --prefix $(@D) --ignore-scripts --no-audit --no-fund @huggingface/transformers@4.3.1
 	touch $@
 
 $(VENV)-lowest/installed: $(SOURCES)
