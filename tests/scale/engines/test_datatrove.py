@@ -367,9 +367,9 @@ def test_runs_that_are_killed_go_on(seed, corpus, counted, saved, files, tmp_pat
     chance = random.Random(seed)
     script = tmp_path / "pipeline.py"
     script.write_text(PIPELINE, encoding="utf-8")
-    n_killed = 0
+    n_killed = n_runs = 0
     while n_killed < processes.N_KILLS:
-        folder = tmp_path / str(n_killed)
+        folder, n_runs = tmp_path / str(n_runs), n_runs + 1
         command = [sys.executable, script, *map(str, (corpus["jsonl"], saved, folder))]
         while was_killed(command, folder, chance if n_killed < processes.N_KILLS else None):
             n_killed += 1

@@ -53,18 +53,18 @@ def slurm(tmp_path_factory):
     folder = tmp_path_factory.mktemp("slurm")
     for name in ("state", "spool"):
         (folder / name).mkdir()
-    (folder / "munge.key").write_bytes(os.urandom(128))
-    (folder / "munge.key").chmod(0o600)
     configuration = folder / "slurm.conf"
     settings = {"host": socket.gethostname().partition(".")[0], "user": getpass.getuser()}
     settings |= {"ports": [free_port(), free_port()], "cpus": os.cpu_count(), "folder": folder}
     configuration.write_text(CONFIGURATION.format(**settings), encoding="utf-8")
-    munge = [f"--{name}={folder}/munge.{name.split('-')[0]}" for name in ("socket", "pid-file", "seed-file")]
+    files = {name: folder / f"munge.{name}" for name in ("key-file", "socket", "pid-file", "seed-file")}
+    files["key-file"].write_bytes(os.urandom(128))
+    files["key-file"].chmod(0o600)
+    munge = ["munged", "--foreground", "--force", *(f"--{name}={path}" for name, path in files.items())]
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
         patch.setenv("SLURM_CONF", str(configuration))
         # Jobs are given it, and look there for datatrove's programs.
         patch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), SYSTEM]))
-        munge = ["munged", "--foreground", "--force", f"--key-file={folder}/munge.key", *munge]
         for command in (munge, ["slurmctld", "-D", "-c"], ["slurmd", "-D"]):
             stack.enter_context(running(command, folder))
         wait_for(lambda: "idle" in said("sinfo", "--noheader", "--format=%T"))

@@ -264,7 +264,11 @@ def test_the_driver_has_few_rows_at_a_time(spark, monkeypatch, tmp_path):
                 yield pyarrow.RecordBatch.from_pydict({"pretoken": names, "count": [1] * len(names)})
 
     def save(tables, *arguments):
-        return save_counts((lengths.append(len(table)) or table for table in tables), *arguments)
+        return save_counts(map(seen, tables), *arguments)
+
+    def seen(table):
+        lengths.append(len(table))
+        return table
 
     save_counts = scale.save_counts
     monkeypatch.setattr(scale, "_count", many)
