@@ -20,6 +20,7 @@ def run(tmp_path, script, *arguments):
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "RAY_OVERRIDE_RESOURCES": '{"CPU": 2}',
+        "RAY_worker_niceness": "0",
         "PYTHONSAFEPATH": "",
     }
     command = [sys.executable, SCRIPTS / f"{script}.py", *map(str, arguments)]

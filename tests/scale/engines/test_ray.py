@@ -31,6 +31,8 @@ def cluster(tmp_path_factory):
     os.chdir(
         tmp_path_factory.mktemp("ray")
     )  # workers import from here, too, and the sources have no extensions
+    # Otherwise its workers give way to all else on the machine.
+    os.environ["RAY_worker_niceness"] = "0"
     node = {"num_cpus": 2, "object_store_memory": STORE}
     made = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
     try:
