@@ -31,8 +31,9 @@ def cluster(tmp_path_factory):
     os.chdir(
         tmp_path_factory.mktemp("ray")
     )  # workers import from here, too, and the sources have no extensions
-    # Otherwise its workers give way to all else on the machine.
-    os.environ["RAY_worker_niceness"] = "0"
+    # Otherwise workers give way to all else on the machine, and end after a second without work; a start
+    # takes two.
+    os.environ |= {"RAY_worker_niceness": "0", "RAY_idle_worker_killing_time_threshold_ms": "600000"}
     node = {"num_cpus": 2, "object_store_memory": STORE}
     made = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
     try:
