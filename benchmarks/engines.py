@@ -185,7 +185,7 @@ def ray(corpus: str, tokenizer: str, folder: str, rows: int) -> Iterator[Callabl
 
     from hf_scaffold.scale import ray as scale
 
-    os.environ["RAY_worker_niceness"] = "0"  # otherwise they give way to all else on the machine
+    os.environ |= {"RAY_worker_niceness": "0"}  # otherwise workers give way to all else on the machine
     ray.init(num_cpus=2, object_store_memory=1 << 30, include_dashboard=False, log_to_driver=False)
     ray.data.DataContext.get_current().enable_progress_bars = False
 
