@@ -81,6 +81,13 @@ def test_the_kinds_are_told_apart_by_these_texts(preset, scratch, texts):
     assert ids[0] != ids[1] != ids[2] != ids[0]
 
 
+@pytest.mark.parametrize("preset", readers.PRESETS)
+def test_backend_tokenizer_is_raw(preset, scratch, texts):
+    backend = readers.auto_tokenizer(scratch / preset).backend_tokenizer
+    rows = [encoding.ids for encoding in backend.encode_batch(texts)]
+    assert rows == known(readers.RAW, scratch / preset, texts)
+
+
 def test_gigatoken_would_drop_the_digits_of_another_form(scratch, texts):
     """So the default preset is not written with a pattern that gigatoken knows: it splits by that alone."""
     gigatoken = pytest.importorskip("gigatoken")
