@@ -256,6 +256,7 @@ READERS = {
 }
 NEEDS = {
     "counting.md": ["corpus/", "web.parquet"],
+    "programs.md": ["my-tokenizer"],
     "README.md": ["books/", "other.txt", "held-out.txt", "my-old-tokenizer", "gpt2-like-folder"],
     "report.md": ["books/", "other.txt"],
     "shards.md": ["corpus/", "my-tokenizer"],
@@ -268,6 +269,7 @@ MADE = {
         *("shards/shard-00000.bin", "shards/index.json", "my-larger-tokenizer/scaffold.json"),
         "my-smaller-tokenizer/scaffold.json",
     ],
+    "programs.md": ["for-transformers-js/scaffold.json"],
     "report.md": ["report.html"],
     "shards.md": ["shards/shard-00000.bin", "joined/index.json"],
 }

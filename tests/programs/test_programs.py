@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import Regex, Tokenizer
+from tokenizers.pre_tokenizers import ByteLevel, Metaspace, Sequence, Split
 
 import hf_scaffold as hs
 
@@ -113,6 +114,26 @@ def test_transformers_js_takes_ascii_digits_alone_for_digits(scratch, tmp_path):
     assert found["ids"][0] == raw[0]
     assert found["ids"][1] != raw[1]
     assert found["texts"] == texts
+
+
+@pytest.mark.parametrize(
+    ("preset", "form"),
+    [
+        ("gpt2-digits", Sequence([Split(Regex(r"\p{N}"), "isolated"), ByteLevel(add_prefix_space=False)])),
+        ("metaspace", Sequence([Metaspace(split=False), Split(Regex("▁[^▁]*"), "isolated")])),
+    ],
+)
+def test_transformers_js_reads_another_form(preset, form, scratch, texts, tmp_path):
+    """As docs/programs.md says how to save it."""
+    texts = [*texts, "  ٣ ½ ", " a\n b", "▁"]
+    (tmp_path / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
+    tokenizer = readers.auto_tokenizer(scratch / preset)
+    tokenizer.backend_tokenizer.pre_tokenizer = form
+    assert tokenizer(texts)["input_ids"] == known(readers.EXACT, scratch / preset, texts)
+    tokenizer.save_pretrained(tmp_path / preset)
+    runs = programs.read_in_child("transformers.js", [tmp_path / preset], tmp_path / "texts.json", None)
+    skip_where_missing(runs)
+    assert runs[preset]["ids"] == known(readers.RAW, scratch / preset, texts)
 
 
 # ---- fastokens' patch
