@@ -341,6 +341,122 @@ def test_what_is_no_table(store, tmp_path):
         hs.PreTokenCounts.load(url)
 
 
+# ---- shards
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder):
+    specials = {"special_tokens": ["</s>"], "eos_token": "</s>"}
+    return hs.train_tokenizer(f"{folder}/a.txt", 262, **specials)
+
+
+def contents(folder):
+    """The files in a local folder, or a store's: name to bytes."""
+    fs, path = fsspec.core.url_to_fs(str(folder))
+    fs.invalidate_cache()
+    return {found.rpartition("/")[2]: fs.cat_file(found) for found in fs.find(path)}
+
+
+@pytest.mark.parametrize("form", ["bin", "npy", "parquet", "arrow"])
+def test_shards(corpus, store, folder, tokenizer, tmp_path, form):
+    settings = {"format": form, "shard_size": 20_000}
+    wanted = hs.write_shards(f"{folder}/**", tokenizer, tmp_path / "shards", **settings)
+    index = hs.write_shards(f"{corpus}/**", tokenizer, f"{store}-s/shards", **settings)
+    assert index == wanted == hs.ShardIndex.load(f"{store}-s/shards")
+    assert len(index.shards) == 3
+    assert contents(f"{store}-s/shards") == contents(tmp_path / "shards")
+    assert hs.write_shards(f"{corpus}/**", tokenizer, f"{store}-s/shards", **settings) == wanted
+
+
+class KilledError(BaseException):
+    """Ends a run as a kill would: nothing is tidied."""
+
+
+@pytest.fixture
+def killed_at(monkeypatch):
+    """Makes a run end before its n-th upload, and leave everything as it is then."""
+
+    def kill(n):
+        upload, left = urls.Url.upload, [n]
+
+        def dying(self, source):
+            left[0] -= 1
+            if left[0] == 0:
+                patch.setattr(urls.Url, "unlink", fail)
+                patch.setattr(urls.Url, "write", fail)
+                raise KilledError
+            upload(self, source)
+
+        def fail(self, *args, **kwargs):
+            raise KilledError
+
+        patch.setattr(urls.Url, "upload", dying)
+
+    with monkeypatch.context() as patch:
+        kill.undo = patch.undo
+        yield kill
+
+
+@pytest.mark.parametrize("moment", [1, 2, 5])
+def test_shards_of_a_run_that_was_killed(corpus, store, folder, tokenizer, tmp_path, killed_at, moment):
+    killed_at(moment)
+    with pytest.raises(KilledError):
+        hs.write_shards(f"{corpus}/**", tokenizer, f"{store}-s", shard_size=20_000)
+    killed_at.undo()
+    left = hs.ShardIndex.load(f"{store}-s")
+    assert not left.complete
+    assert len(left.shards) == (moment - 1) // 2
+    assert {shard.name for shard in left.shards} <= {*names_in(f"{store}-s")}
+    hs.write_shards(f"{corpus}/**", tokenizer, f"{store}-s", shard_size=20_000)
+    hs.write_shards(f"{folder}/**", tokenizer, tmp_path / "shards", shard_size=20_000)
+    assert contents(f"{store}-s") == contents(tmp_path / "shards")
+
+
+def test_other_shards_are_refused(corpus, store, tokenizer):
+    hs.write_shards(f"{corpus}/a.txt", tokenizer, f"{store}-s")
+    with pytest.raises(hs.ConfigurationError, match=f"^{store}-s holds other shards: their corpus is"):
+        hs.write_shards(f"{corpus}/c.jsonl", tokenizer, f"{store}-s")
+    index = hs.write_shards(f"{corpus}/c.jsonl", tokenizer, f"{store}-s", overwrite=True)
+    assert names_in(f"{store}-s") == ["index.json", "shard-00000.bin", "shard-00000.idx"]
+    assert [*index.corpus] == [("c.jsonl", index.corpus[0][1])]
+
+
+def test_of_two_runs_the_later_one_goes_on(corpus, store, tokenizer, tmp_path):
+    def start_another(done, total):
+        if not started:
+            started.append(hs.write_shards(f"{corpus}/c.jsonl", tokenizer, f"{store}-s"))
+
+    started = []
+    with pytest.raises(hs.ConfigurationError, match=f"^another run has begun to write shards into {store}-s"):
+        hs.write_shards(f"{corpus}/a.txt", tokenizer, f"{store}-s", show_progress=start_another)
+    hs.write_shards(f"{corpus}/c.jsonl", tokenizer, tmp_path / "shards")
+    assert contents(f"{store}-s") == contents(tmp_path / "shards")
+
+
+def test_joined_shards(corpus, store, tokenizer, tmp_path, killed_at):
+    settings = {"shard_size": 20_000}
+    for number in range(3):
+        part = {"part": (number, 3), **settings}
+        hs.write_shards(f"{corpus}/*", tokenizer, f"{store}-p/part-{number}", **part)
+        hs.write_shards(f"{corpus}/*", tokenizer, tmp_path / f"part-{number}", **part)
+    hs.join_shards(f"{tmp_path}/part-*", tmp_path / "joined")
+    wanted = contents(tmp_path / "joined")
+    hs.join_shards(f"{store}-p/part-*", f"{store}-p/joined")
+    assert contents(f"{store}-p/joined") == wanted
+    hs.join_shards(f"{store}-p/part-*", tmp_path / "from-store")
+    assert contents(tmp_path / "from-store") == wanted
+    killed_at(3)
+    with pytest.raises(KilledError):
+        hs.join_shards(f"{tmp_path}/part-*", f"{store}-p/new")
+    killed_at.undo()
+    left = hs.ShardIndex.load(f"{store}-p/new")
+    assert (left.complete, left.shards) == (False, ())
+    hs.join_shards(f"{tmp_path}/part-*", f"{store}-p/new")
+    assert contents(f"{store}-p/new") == wanted
+    with pytest.raises(hs.ConfigurationError, match=f"^there is no folder {store}-p/nothing"):
+        hs.join_shards(f"{store}-p/nothing*", tmp_path / "joined")
+
+
 # ---- the command line
 
 
@@ -365,6 +481,10 @@ def test_commands(corpus, store, folder, tmp_path, capsys):
     run("train", f"{corpus}/**", "--vocab-size", "300", "-o", tmp_path / "c")
     trained = [(tmp_path / name / "artifact" / "merges.txt").read_bytes() for name in "abc"]
     assert trained[0] == trained[1] == trained[2]
+    shards = ["-t", tmp_path / "a", "--to", "bin", "--part", "0/1", "-o"]
+    run("tokenize", f"{corpus}/**", *shards, f"{store}-s/shards")
+    run("tokenize", f"{folder}/**", *shards, tmp_path / "shards")
+    assert contents(f"{store}-s/shards") == contents(tmp_path / "shards")
     capsys.readouterr()
     run("tokenize", "--file", f"{corpus}/a/z.txt", "-t", tmp_path / "a", "--to", "ids")
     lines = capsys.readouterr().out

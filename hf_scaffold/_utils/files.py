@@ -104,6 +104,7 @@ def require_writable_file(path: Path) -> None:
 # what is left over from what is being written.
 
 LOCK = ".saving.lock"
+INDEX = "index.json"  # tells of other files, so it isn't there while they are moved
 LACKING = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # no locks, or no fsync of folders
 
 
@@ -257,7 +258,11 @@ def commit(folder: str, staging: str, stale: Iterable[str], is_alone: bool) -> N
 def finish(folder: str, is_alone: bool) -> None:
     """Move what is committed to its places, and remove what others left. Who calls this has the lock."""
     for committed in folders_in(folder, ".saved-"):
-        for name in files_in(committed):
+        names = files_in(committed)
+        if INDEX in names:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(place(folder, INDEX))
+        for name in names:
             target = place(folder, name)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.replace(os.path.join(committed, name), target)
@@ -294,11 +299,15 @@ def folders_in(folder: str, prefix: str) -> list[str]:
 
 
 def files_in(folder: str) -> list[str]:
-    """In the order of moves: first what brings AutoTokenizer to `from_pretrained`, which finishes them."""
+    """In the order of moves: first what brings AutoTokenizer to `from_pretrained`, which finishes them.
+
+    An index comes last.
+    """
     ours = (".removed", LOCK)
     paths = (os.path.join(path, name) for path, _, names in os.walk(folder) for name in {*names} - {*ours})
     names = (os.path.relpath(path, folder) for path in paths)
-    return sorted(names, key=lambda name: (not name.endswith((".py", "tokenizer_config.json")), name))
+    leads = (".py", "tokenizer_config.json")
+    return sorted(names, key=lambda name: (name == INDEX, not name.endswith(leads), name))
 
 
 def place(folder: str, name: str) -> str:

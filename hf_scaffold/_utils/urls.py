@@ -150,6 +150,52 @@ class Url:
         with _naming(self):
             self.fs.put_file(str(source), self.path)
 
+    def read(self) -> bytes:
+        """Raises OSError: with the URL."""
+        with _naming(self):
+            content: bytes = self.fs.cat_file(self.path)
+        return content
+
+    def write(self, content: bytes) -> None:
+        """Raises OSError: with the URL."""
+        with _naming(self):
+            self.fs.pipe_file(self.path, content)
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Raises OSError: with the URL."""
+        try:
+            with _naming(self):
+                self.fs.rm_file(self.path)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def children(self) -> list[Url]:
+        """The files and folders in it, as they are now; none if there is no such folder.
+
+        Raises:
+            OSError: with the URL.
+        """
+        self.fs.invalidate_cache()
+        try:
+            with _naming(self):
+                infos = self.fs.ls(self.path, detail=True)
+        except FileNotFoundError:
+            return []
+        return [Url(self.fs, info["name"], self._prefix, info) for info in infos if info["name"] != self.path]
+
+    def folders(self) -> list[Url]:
+        """The folders that match it as a glob pattern, sorted.
+
+        Raises:
+            OSError: with the URL.
+        """
+        self.fs.invalidate_cache()
+        with _naming(self):
+            found = self.fs.glob(self.path, detail=True)
+        urls = [Url(self.fs, path, self._prefix, found[path]) for path in sorted(found)]
+        return [url for url in urls if url.is_folder]
+
     def require_root(self) -> None:
         """Refuse a store that can't be reached, and a bucket that isn't there.
 
@@ -278,6 +324,25 @@ def temporary_folder() -> Iterator[str]:
     """A local folder for what goes to a store, gone at the end."""
     with tempfile.TemporaryDirectory(prefix="hf-scaffold-") as folder, naming(folder):
         yield folder
+
+
+def copy_file(source: Url, target: Place) -> None:
+    """Copy a file of a store, within the store if the target is there, too.
+
+    Raises:
+        OSError: with a path or URL.
+    """
+    if isinstance(target, Path):
+        with _naming(source):
+            source.fs.get_file(source.path, str(target))
+    elif source.fs == target.fs:
+        with _naming(target):
+            target.fs.cp_file(source.path, target.path)
+    else:
+        with temporary_folder() as folder:
+            copy = Path(folder, target.name)
+            copy_file(source, copy)
+            target.upload(copy)
 
 
 def require_writable_place(file: Place) -> None:

@@ -286,7 +286,7 @@ def tokenize(
 def _write_shards(
     corpus: list[str],
     tokenizer: str,
-    output_dir: Path,
+    output_dir: Place,
     form: str,
     shard_size: int,
     eos: bool | None,
@@ -299,7 +299,10 @@ def _write_shards(
     from hf_scaffold.shards.writing import write_shards
 
     with options.about("--output-dir"):
-        require_writable(output_dir)
+        if isinstance(output_dir, Path):
+            require_writable(output_dir)
+        else:
+            output_dir.require_root()
     loaded = workflow.load_scaffold(tokenizer)
     start = time.perf_counter()
     with terminal.progress_bar("Tokenizing", "bytes") as progress:

@@ -285,8 +285,15 @@ ToForm = Annotated[
     ),
 ]
 ShardFolder = Annotated[
-    Path | None,
-    typer.Option("--output-dir", "-o", metavar="DIR", help="The shards' folder.", show_default=False),
+    Any,
+    typer.Option(
+        "--output-dir",
+        "-o",
+        parser=file,
+        metavar="DIR",
+        help="The shards' folder, or its URL.",
+        show_default=False,
+    ),
 ]
 ShardSize = Annotated[
     int,
@@ -314,12 +321,16 @@ PartFolders = Annotated[
     list[str],
     typer.Argument(
         metavar="DIRS",
-        help="Folders of shards, or glob patterns of them: one for each part, which `tokenize --part` wrote.",
+        help="Folders of shards, or glob patterns of them, also as URLs: one for each part, which "
+        "`tokenize --part` wrote.",
         show_default=False,
     ),
 ]
 JoinedFolder = Annotated[
-    Path, typer.Option("--output-dir", "-o", metavar="DIR", help="The folder of all shards.")
+    Any,
+    typer.Option(
+        "--output-dir", "-o", parser=file, metavar="DIR", help="The folder of all shards, or its URL."
+    ),
 ]
 Replace = Annotated[bool, typer.Option("--overwrite", help="Replace other shards that are in DIR.")]
 ReportFiles = Annotated[

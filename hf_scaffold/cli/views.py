@@ -67,7 +67,7 @@ def show_derived(tokenizer: "ScaffoldTokenizerFast", folder: Path, seconds: floa
     )
 
 
-def show_shards(index: ShardIndex, folder: Path, seconds: float) -> None:
+def show_shards(index: ShardIndex, folder: Place, seconds: float) -> None:
     """After `tokenize` into shards: their sizes."""
     terminal.facts(
         [

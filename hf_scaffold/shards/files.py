@@ -19,6 +19,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from hf_scaffold._utils.files import naming, sync
+from hf_scaffold._utils.urls import Place, Url
 from hf_scaffold.errors import CorpusError
 from hf_scaffold.text.files import import_extra
 
@@ -314,11 +315,35 @@ def open_shard(folder: Path, number: int, format: str, dtype: str) -> ShardWrite
     return WRITERS[format](folder, f"shard-{number:05d}", dtype)
 
 
-def find_shard_files(folder: Path) -> Iterator[tuple[Path, str, bool]]:
+def find_shard_files(folder: Place) -> Iterator[tuple[Place, str, bool]]:
     """The files of shards in a folder: path, stem of the shard's name, whether the file is finished."""
-    for path in folder.iterdir():
+    for path in folder.children() if isinstance(folder, Url) else folder.iterdir():
         if match := FILE_NAME.fullmatch(path.name):
             yield path, match[1], not match[3]
+
+
+def sizes_in(folder: Place) -> dict[str, int]:
+    """The names of the files in a folder with their sizes in bytes; none if there is no such folder."""
+    if isinstance(folder, Url):
+        return {url.name: url.size or 0 for url in folder.children() if not url.is_folder}
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+    except FileNotFoundError:
+        return {}
+
+
+def is_whole(shard: Shard, sizes: Mapping[str, int]) -> bool:
+    """Whether the files of a shard are among those of a folder."""
+    has_companion = shard.idx_sha256 is None or str(Path(shard.name).with_suffix(".idx")) in sizes
+    return sizes.get(shard.name) == shard.n_bytes and has_companion
+
+
+def names_of(shard: Shard) -> Iterator[str]:
+    """Its files, the one last by which it is known."""
+    if shard.idx_sha256 is not None:
+        yield str(Path(shard.name).with_suffix(".idx"))
+    yield shard.name
 
 
 def is_shard_name(name: object) -> bool:

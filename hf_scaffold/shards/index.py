@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
-from hf_scaffold._utils.files import write_files
+from hf_scaffold._utils.files import settle, write_files
 from hf_scaffold._utils.strict_json import parse, shown
+from hf_scaffold._utils.urls import Source, Url, place
 from hf_scaffold.errors import ArtifactError
 from hf_scaffold.shards.files import FORMATS, Shard, is_shard_name
 
@@ -62,9 +61,13 @@ class ShardIndex:
         """Of all shards."""
         return sum(shard.n_bytes for shard in self.shards)
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
+    def save(self, folder: Source) -> None:
         """Write index.json: its version, these facts, n_documents and n_tokens."""
-        write_files(folder, {INDEX_FILE: self.to_json()})
+        where = place(folder)
+        if isinstance(where, Url):
+            (where / INDEX_FILE).write(self.to_json())
+        else:
+            write_files(where, {INDEX_FILE: self.to_json()})
 
     def to_json(self) -> bytes:
         """What `save` writes."""
@@ -75,15 +78,22 @@ class ShardIndex:
         return f"{json.dumps(content, ensure_ascii=False, indent=1)}\n".encode()
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> ShardIndex:
+    def load(cls, folder: Source) -> ShardIndex:
         """Read the index of a folder of shards.
 
+        Args:
+            folder: Or its URL.
         Raises:
             FileNotFoundError: it doesn't exist.
             ArtifactError: it is invalid or of another version.
         """
-        path = Path(folder, INDEX_FILE)
-        data = path.read_bytes()
+        where = place(folder)
+        path = where / INDEX_FILE
+        if isinstance(path, Url):
+            data = path.read()
+        else:
+            settle(str(where))  # of joined shards that are not all in their places
+            data = path.read_bytes()
         try:
             content = parse(data)
             version = content.pop("version")

@@ -5,37 +5,39 @@ from __future__ import annotations
 import glob
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from hf_scaffold._utils.arguments import flag, knows_its_arguments, strings
-from hf_scaffold._utils.files import made, naming, saving
+from hf_scaffold._utils.files import naming, saving
 from hf_scaffold._utils.strict_json import shown
+from hf_scaffold._utils.urls import Place, Source, Url, copy_file, place
 from hf_scaffold.errors import ArtifactError, ConfigurationError
-from hf_scaffold.shards.files import Shard, find_shard_files
+from hf_scaffold.shards.files import Shard, find_shard_files, is_whole, names_of, sizes_in
 from hf_scaffold.shards.index import INDEX_FILE, ShardIndex
-from hf_scaffold.shards.writing import is_whole, sole_writer
+from hf_scaffold.shards.writing import sole_writer
 from hf_scaffold.tables.parts import some_missing
 
 
 @knows_its_arguments
 def join_shards(
-    folders: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    output_dir: str | os.PathLike[str],
+    folders: Source | Iterable[Source],
+    output_dir: Source,
     *,
     overwrite: bool = False,
 ) -> ShardIndex:
     """Join the shards of all parts of a corpus, in the order of the parts.
 
     The shards are those of the parts, numbered anew. So the result depends on the corpus, the tokenizer, the
-    settings and the number of parts alone, not on the machines or their order. The folder gets all of it or
-    nothing.
+    settings and the number of parts alone, not on the machines or their order. A local folder gets all of it
+    or nothing; in a store, the index says so once all is there.
 
     Args:
-        folders: A folder or glob pattern, or several, that `write_shards` filled with a part each. They are
-            not modified.
-        output_dir: Made if needed. Shards are hard links where the system has them, else copies.
+        folders: A folder, URL or glob pattern, or several, that `write_shards` filled with a part each. They
+            are not modified.
+        output_dir: Made if needed; or a URL. Shards are hard links where the system has them, else copies,
+            which a store makes by itself of its own files.
         overwrite: Replace other shards that are there.
     Returns:
         The index of the joined shards.
@@ -55,40 +57,74 @@ def join_shards(
         >>> index.n_documents, [shard.name for shard in index.shards]
         (2, ['shard-00000.bin', 'shard-00001.bin'])
     """
-    kinds = (str, os.PathLike)
+    kinds = (str, os.PathLike, Url)
     names = [folders] if isinstance(folders, kinds) else strings("folders", folders, kinds)
-    parts = _in_order([folder for name in names for folder in _matching_folders(os.fspath(name))])
+    parts = _in_order([folder for name in names for folder in _matching_folders(place(name))])
     old = [(folder, shard) for folder, index in parts for shard in index.shards]
-    for folder, shard in old:
-        if not is_whole(folder / shard.name, shard):
-            raise ArtifactError(f"{folder / shard.name} is missing or not whole; tokenize that part again")
+    for folder, index in parts:
+        sizes = sizes_in(folder)
+        for shard in index.shards:
+            if not is_whole(shard, sizes):
+                raise ArtifactError(
+                    f"{folder / shard.name} is missing or not whole; tokenize that part again"
+                )
     new = [_renamed(shard, number) for number, (_, shard) in enumerate(old)]
     joined = replace(parts[0][1], part=None, shards=tuple(new), complete=True)
-    output = Path(output_dir)
-    with made(str(output)), sole_writer(output):
+    output = place(output_dir)
+    sources = [folder / name for folder, shard in old for name in names_of(shard)]
+    targets = [name for shard in new for name in names_of(shard)]
+    with sole_writer(output) as check:
         if not flag("overwrite", overwrite) and _holds(output, joined):
             return joined
-        with saving(str(output), ["shard-*"]) as staging, naming(output):
-            for (folder, shard), renamed in zip(old, new, strict=True):
-                for source, target in zip(_files_of(shard), _files_of(renamed), strict=True):
-                    _link(folder / source, Path(staging, target))
-            Path(staging, INDEX_FILE).write_bytes(joined.to_json())
+        if isinstance(output, Url):
+            _copy_to_store(sources, targets, output, joined, check)
+        else:
+            with saving(str(output), ["shard-*"]) as staging, naming(output):
+                for source, target in zip(sources, targets, strict=True):
+                    _link(source, Path(staging, target))
+                Path(staging, INDEX_FILE).write_bytes(joined.to_json())
     return joined
 
 
-def _matching_folders(name: str) -> list[Path]:
-    if os.path.lexists(name):
-        return [Path(name)]
-    found = [Path(match) for match in sorted(glob.glob(name, recursive=True)) if os.path.isdir(match)]
+def _copy_to_store(
+    sources: Sequence[Place],
+    targets: Sequence[str],
+    output: Url,
+    joined: ShardIndex,
+    check: Callable[[], None],
+) -> None:
+    """Copy shards into a store. Until all are there, the index has none; a later call begins anew."""
+    replace(joined, shards=(), complete=False).save(output)
+    for path, _, _ in [*find_shard_files(output)]:
+        if path.name not in targets:
+            path.unlink()
+    for source, target in zip(sources, targets, strict=True):
+        check()
+        if isinstance(source, Url):
+            copy_file(source, output / target)
+        else:
+            (output / target).upload(source)
+    check()
+    joined.save(output)
+
+
+def _matching_folders(name: Place) -> list[Place]:
+    if isinstance(name, Url):
+        found: list[Place] = [*name.folders()]
+    elif os.path.lexists(name):
+        return [name]
+    else:
+        matches = sorted(glob.glob(str(name), recursive=True))
+        found = [Path(match) for match in matches if os.path.isdir(match)]
     if not found:
         raise ConfigurationError(f"there is no folder {name}")
     return found
 
 
-def _in_order(folders: Sequence[Path]) -> list[tuple[Path, ShardIndex]]:
+def _in_order(folders: Sequence[Place]) -> list[tuple[Place, ShardIndex]]:
     """The folder and index of each part; refuses parts that don't go together."""
-    found: dict[int, tuple[Path, ShardIndex]] = {}
-    wanted: tuple[Path, ShardIndex] | None = None
+    found: dict[int, tuple[Place, ShardIndex]] = {}
+    wanted: tuple[Place, ShardIndex] | None = None
     for folder in folders:
         try:
             index = ShardIndex.load(folder)
@@ -114,7 +150,7 @@ def _in_order(folders: Sequence[Path]) -> list[tuple[Path, ShardIndex]]:
     return [found[number] for number in range(n_parts)]
 
 
-def _refuse_foreign(folder: Path, index: ShardIndex, first: Path, wanted: ShardIndex) -> None:
+def _refuse_foreign(folder: Place, index: ShardIndex, first: Place, wanted: ShardIndex) -> None:
     for name, value in vars(wanted).items():
         if name not in ("part", "shards", "complete") and getattr(index, name) != value:
             raise ConfigurationError(
@@ -127,26 +163,26 @@ def _renamed(shard: Shard, number: int) -> Shard:
     return replace(shard, name=f"shard-{number:05d}{Path(shard.name).suffix}")
 
 
-def _files_of(shard: Shard) -> Iterator[str]:
-    yield shard.name
-    if shard.idx_sha256 is not None:
-        yield str(Path(shard.name).with_suffix(".idx"))
-
-
-def _holds(folder: Path, joined: ShardIndex) -> bool:
+def _holds(folder: Place, joined: ShardIndex) -> bool:
     """Whether the folder holds these shards; refuses one with others."""
     try:
         found = ShardIndex.load(folder)
     except FileNotFoundError:
         found = None
-    if found == joined and all(is_whole(folder / shard.name, shard) for shard in joined.shards):
-        return True
-    if found != joined and (found or any(find_shard_files(folder))):
+    if found == joined:
+        sizes = sizes_in(folder)
+        return all(is_whole(shard, sizes) for shard in joined.shards)
+    if found == replace(joined, shards=(), complete=False):
+        return False  # in a store, what a call has left that was cut off
+    if found or any(find_shard_files(folder)):
         raise ConfigurationError(f"{folder} holds other shards; choose another folder, or overwrite")
     return False
 
 
-def _link(source: Path, target: Path) -> None:
+def _link(source: Place, target: Path) -> None:
+    if isinstance(source, Url):
+        copy_file(source, target)
+        return
     try:
         os.link(source, target)
     except OSError:  # another device, or a system without links

@@ -26,10 +26,20 @@ from hf_scaffold._utils.arguments import (
 from hf_scaffold._utils.files import locked, made, saving
 from hf_scaffold._utils.process import no_garbage_collection
 from hf_scaffold._utils.strict_json import shown
-from hf_scaffold._utils.urls import Place, Source, Url, place, size_of
+from hf_scaffold._utils.urls import Place, Source, Url, place, size_of, temporary_folder
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.shards.encoding import encoder_for
-from hf_scaffold.shards.files import FORMATS, Shard, ShardWriter, Tokens, find_shard_files, open_shard
+from hf_scaffold.shards.files import (
+    FORMATS,
+    Shard,
+    ShardWriter,
+    Tokens,
+    find_shard_files,
+    is_whole,
+    names_of,
+    open_shard,
+    sizes_in,
+)
 from hf_scaffold.shards.fingerprint import fingerprint, fingerprint_of_0_1, n_ids
 from hf_scaffold.shards.index import INDEX_FILE, ShardIndex
 from hf_scaffold.text.corpus import Progress, describe_corpus, iter_texts
@@ -53,7 +63,7 @@ _Item = TypeVar("_Item")
 def write_shards(
     corpus: Source | Iterable[Source],
     tokenizer: ScaffoldTokenizerFast,
-    output_dir: str | os.PathLike[str],
+    output_dir: Source,
     *,
     format: str = "bin",
     shard_size: int = SHARD_SIZE,
@@ -74,7 +84,8 @@ def write_shards(
         corpus: A file, URL or glob pattern, or several; formats and order as for `count`. A plain-text file
             is one document. A corpus counts as the same if its files' names and sizes are.
         tokenizer: Encodes each document as it would in a call, but adds no special token except EOS.
-        output_dir: Made if needed; gets `shard-00000.bin`, `shard-00001.bin`, … and `index.json`.
+        output_dir: Made if needed; gets `shard-00000.bin`, `shard-00001.bin`, … and `index.json`. Of a URL, a
+            shard lies in the system's temporary folder until it is complete.
         format: "bin": the ids alone, little-endian, for np.memmap; beside it an `.idx` that Megatron reads.
             "npy": an array, for np.load(mmap_mode="r"). "parquet", "arrow": a row a document, `input_ids`.
             The ids are uint16 up to a vocabulary of 65,536, else uint32.
@@ -113,7 +124,7 @@ def write_shards(
         )
     kinds = (str, os.PathLike, Url)
     names = [corpus] if isinstance(corpus, kinds) else strings("corpus", corpus, kinds)
-    folder = Path(output_dir)
+    folder = place(output_dir)
     string("text_field", text_field)
     shard_size = whole("shard_size", shard_size, least=1)
     lines, overwrite = flag("lines", lines), flag("overwrite", overwrite)
@@ -137,18 +148,19 @@ def write_shards(
         if not overwrite and (index := _resume(plan, folder, paths, tokenizer)).complete:
             _tidy(folder)
             return index
-        with made(str(folder)), sole_writer(folder):
+        with sole_writer(folder) as check:
             # Another run may have ended meanwhile.
             index = plan if overwrite else _resume(plan, folder, paths, tokenizer)
-            return index if index.complete else _complete(index, folder, texts, tokenizer, paths)
+            return index if index.complete else _complete(index, folder, texts, tokenizer, paths, check)
 
 
 def _complete(
     index: ShardIndex,
-    folder: Path,
+    folder: Place,
     texts: Iterator[Texts],
     tokenizer: ScaffoldTokenizerFast,
     paths: Sequence[Place],
+    check: Callable[[], None],
 ) -> ShardIndex:
     """Write the missing shards; the index with all of them."""
     index.save(folder)
@@ -157,43 +169,84 @@ def _complete(
     encode = encoder_for(tokenizer, index.eos_token_id, index.dtype)
     parts = _ahead(map(encode, batches))
     try:
-        with closing(_write(parts, index, folder)) as shards:
+        with closing(_write(parts, index, folder, check)) as shards:
             for shard in shards:
+                check()
                 index = replace(index, shards=(*index.shards, shard))
                 index.save(folder)
         if not index.shards and index.part is None:
             raise CorpusError(f"there is nothing to encode in {describe_corpus(paths)}")
     except BaseException:
+        check()
         finished = ShardIndex.load(folder).shards  # Ctrl-C may come before or after the save
         _remove_others(folder, finished)
         if not finished:  # there is nothing to go on from
             (folder / INDEX_FILE).unlink(missing_ok=True)
         raise
     index = replace(index, complete=True)
+    check()
     index.save(folder)
     return index
 
 
-def _tidy(folder: Path) -> None:
+def _tidy(folder: Place) -> None:
     """Remove what a run left that was killed at the very end; best effort."""
+    if isinstance(folder, Url):
+        return
     if (folder / LOCK_FILE).exists() or any(folder.glob(".saving*")):
         with suppress(OSError, ConfigurationError), sole_writer(folder), saving(str(folder)):
             pass
 
 
 @contextmanager
-def sole_writer(folder: Path) -> Iterator[None]:
-    """Refuse a second run, which would write the same files. A killed run holds no lock."""
+def sole_writer(folder: Place) -> Iterator[Callable[[], None]]:
+    """Refuse a second run, which would write the same files. A killed run holds no lock.
+
+    A store has no locks. There, the run that starts last goes on, and an earlier one is refused.
+
+    Yields:
+        What is to be called before anything is written.
+    """
+    if isinstance(folder, Url):
+        with _last_writer(folder) as check:
+            yield check
+        return
     path = str(folder / LOCK_FILE)
     try:
-        with locked(path, 0):
-            yield
+        with made(str(folder)), locked(path, 0):
+            yield lambda: None
     except TimeoutError as error:
         if error.filename != path:
             raise
         raise ConfigurationError(
             f"another run is writing shards into {folder}; wait until it has ended, or choose another folder"
         ) from None
+
+
+@contextmanager
+def _last_writer(folder: Url) -> Iterator[Callable[[], None]]:
+    lock, token = folder / LOCK_FILE, os.urandom(16).hex().encode()
+
+    def is_ours() -> bool:
+        try:
+            return lock.read() == token
+        except FileNotFoundError:
+            return False
+
+    def check() -> None:
+        if not is_ours():
+            raise ConfigurationError(
+                f"another run has begun to write shards into {folder}, so this one has stopped; choose "
+                "another folder for one of them"
+            )
+
+    lock.write(token)
+    try:
+        yield check
+    finally:
+        with suppress(OSError):
+            if is_ours():
+                lock.unlink()
 
 
 def _plan(
@@ -229,13 +282,14 @@ def _plan(
 
 
 def _resume(
-    plan: ShardIndex, folder: Path, paths: Sequence[Place], tokenizer: ScaffoldTokenizerFast
+    plan: ShardIndex, folder: Place, paths: Sequence[Place], tokenizer: ScaffoldTokenizerFast
 ) -> ShardIndex:
     """The plan with the shards that an earlier run finished; refuses to touch those of another plan."""
     try:
         found = ShardIndex.load(folder)
     except FileNotFoundError:
-        if folder.is_dir() and any(is_finished for _, _, is_finished in find_shard_files(folder)):
+        is_there = isinstance(folder, Url) or folder.is_dir()
+        if is_there and any(is_finished for _, _, is_finished in find_shard_files(folder)):
             raise ConfigurationError(
                 f"{folder} holds shards, but no {INDEX_FILE}; choose another folder, or overwrite"
             ) from None
@@ -257,18 +311,14 @@ def _resume(
                 f"{folder} holds other shards: their {name} is {shown(was)}, not {shown(wanted)}; "
                 "choose another folder, or overwrite"
             )
-    are_whole = [is_whole(folder / shard.name, shard) for shard in found.shards]
+    sizes = sizes_in(folder)
+    are_whole = [is_whole(shard, sizes) for shard in found.shards]
     if all(are_whole):
         return found
     return replace(found, shards=found.shards[: are_whole.index(False)], complete=False)
 
 
-def is_whole(path: Path, shard: Shard) -> bool:
-    has_companion = shard.idx_sha256 is None or path.with_suffix(".idx").is_file()
-    return path.is_file() and path.stat().st_size == shard.n_bytes and has_companion
-
-
-def _remove_others(folder: Path, shards: Sequence[Shard]) -> None:
+def _remove_others(folder: Place, shards: Sequence[Shard]) -> None:
     """Remove what is left of a run that was stopped or is overwritten."""
     kept = {Path(shard.name).stem for shard in shards}
     for path, stem, is_finished in list(find_shard_files(folder)):
@@ -326,8 +376,23 @@ def _ahead(items: Iterator[_Item]) -> Iterator[_Item]:
             yield item
 
 
-def _write(parts: Iterable[Tokens], index: ShardIndex, folder: Path) -> Generator[Shard, None, None]:
+def _write(
+    parts: Iterable[Tokens], index: ShardIndex, folder: Place, check: Callable[[], None]
+) -> Generator[Shard, None, None]:
     """Fill shard after shard; each is yielded once it has its name."""
+    if isinstance(folder, Url):
+        with temporary_folder() as local, closing(_fill(parts, index, Path(local))) as shards:
+            for shard in shards:
+                check()
+                for name in names_of(shard):
+                    (folder / name).upload(Path(local, name))
+                    Path(local, name).unlink()
+                yield shard
+    else:
+        yield from _fill(parts, index, folder)
+
+
+def _fill(parts: Iterable[Tokens], index: ShardIndex, folder: Path) -> Generator[Shard, None, None]:
     number = len(index.shards)
     writer: ShardWriter | None = None
     try:

@@ -96,7 +96,7 @@ def test_shards_are_those_of_the_parts_in_order(corpus, tokenizer, tmp_path, for
         if format == "bin":
             assert joined.with_suffix(".idx").read_bytes() == path.with_suffix(".idx").read_bytes()
     assert {*contents(tmp_path / "joined")} == {
-        "index.json", *(name for shard in index.shards for name in joining._files_of(shard))
+        "index.json", *(name for shard in index.shards for name in joining.names_of(shard))
     }  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def test_a_part_that_was_stopped_goes_on(corpus, tokenizer, tmp_path):
     index = hs.ShardIndex.load(folders[1])
     before = contents(folders[1])
     for shard in index.shards[2:]:
-        for name in joining._files_of(shard):
+        for name in joining.names_of(shard):
             (folders[1] / name).unlink()
     replace(index, shards=index.shards[:2], complete=False).save(folders[1])
     with pytest.raises(
@@ -252,3 +252,32 @@ def test_a_second_join_into_one_folder_waits_its_turn(corpus, tokenizer, tmp_pat
         pytest.raises(ConfigurationError, match="another run is writing shards into"),
     ):
         hs.join_shards(folders, tmp_path / "joined")
+
+
+@pytest.mark.parametrize("moment", [1, 2, 4])
+def test_an_index_is_there_only_with_its_shards(corpus, tokenizer, tmp_path, moment):
+    """Where a join is killed as it moves shards to their places, over others."""
+    folders = write_parts(corpus, tokenizer, tmp_path, 3)
+    output = tmp_path / "joined"
+    hs.write_shards(corpus, tokenizer, output, shard_size=1000)
+    program = (
+        "import os, signal, sys\n"
+        "import hf_scaffold as hs\n"
+        "replace, n = os.replace, int(sys.argv[1])\n"
+        "def replaces(*paths):\n"
+        "    global n\n"
+        "    n -= '.saved-' in str(paths[0])\n"
+        "    if not n:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    replace(*paths)\n"
+        "os.replace = replaces\n"
+        "hs.join_shards(sys.argv[3:], sys.argv[2], overwrite=True)\n"
+    )
+    arguments = [sys.executable, "-I", "-c", program, str(moment), output, *folders]
+    assert subprocess.run(arguments, check=False).returncode == -signal.SIGKILL
+    assert not (output / "index.json").exists()
+    index = hs.ShardIndex.load(output)
+    hs.join_shards(folders, tmp_path / "new")
+    (output / ".lock").unlink()  # of the run that was killed
+    assert contents(output) == contents(tmp_path / "new")
+    assert index == hs.ShardIndex.load(tmp_path / "new")

@@ -1,13 +1,14 @@
 """The tests of URLs on an S3 server; and what only such a store does."""
 
 import os
+import signal
 import subprocess
 import sys
 import uuid
 
 import pytest
 from test_urls import *  # noqa: F403  # its tests ask for `store`, which is another one here
-from test_urls import iter_documents, put
+from test_urls import contents, iter_documents, names_in, put
 
 import hf_scaffold as hs
 
@@ -69,3 +70,56 @@ def test_a_file_that_changes_while_it_is_read(store):
     put(f"{store}/a.txt", b"the dog " * 100_000)
     with pytest.raises(hs.CorpusError, match=f"^can't read {store}/a.txt: .*no longer exists"):
         list(documents)
+
+
+KILLED = """
+import os, signal, sys
+import s3fs
+import hf_scaffold as hs
+from transformers import AutoTokenizer
+
+real, n = s3fs.S3FileSystem._call_s3, [int(sys.argv[4])]
+
+async def call(self, method, *args, **kwargs):
+    n[0] -= method in ("put_object", "upload_part", "complete_multipart_upload")
+    if n[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return await real(self, method, *args, **kwargs)
+
+s3fs.S3FileSystem._call_s3 = call
+corpus, tokenizer, output = sys.argv[1:4]
+if tokenizer == "-":
+    hs.count(corpus, output=output)
+else:
+    hs.write_shards(corpus, AutoTokenizer.from_pretrained(tokenizer), output, shard_size=20_000)
+"""
+
+
+def killed(tmp_path, *arguments):
+    command = [sys.executable, "-c", KILLED, *map(str, arguments)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def test_a_table_whose_writer_is_killed(corpus, store, tmp_path):
+    url = f"{store}-out/counts.parquet"
+    killed(tmp_path, f"{corpus}/*.txt", "-", url, 1)
+    assert names_in(f"{store}-out") == []
+    hs.count(["older"]).save(url)
+    killed(tmp_path, f"{corpus}/*.txt", "-", url, 1)
+    assert hs.PreTokenCounts.load(url) == hs.count(["older"])
+    assert names_in(f"{store}-out") == ["counts.parquet"]
+
+
+@pytest.mark.parametrize("moment", [2, 4, 6])
+def test_shards_whose_writer_is_killed(corpus, store, folder, tokenizer, tmp_path, moment):
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    killed(tmp_path, f"{corpus}/**", tmp_path / "tokenizer", f"{store}-s", moment)
+    left = [name for name in names_in(f"{store}-s") if name == "index.json"]
+    if left:
+        index = hs.ShardIndex.load(f"{store}-s")
+        assert not index.complete
+        assert {shard.name for shard in index.shards} <= {*names_in(f"{store}-s")}
+    hs.write_shards(f"{corpus}/**", tokenizer, f"{store}-s", shard_size=20_000)
+    hs.write_shards(f"{folder}/**", tokenizer, tmp_path / "shards", shard_size=20_000)
+    assert contents(f"{store}-s") == contents(tmp_path / "shards")
