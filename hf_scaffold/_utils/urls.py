@@ -6,11 +6,9 @@ A local path is a `pathlib.Path`, and never goes through fsspec. A URL is never 
 from __future__ import annotations
 
 import errno
-import glob
 import io
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -111,13 +109,15 @@ class Url:
         Raises:
             OSError: it isn't there, or the store can't be asked; with the URL.
         """
+        from glob import has_magic  # only here: the command line starts without it
+
         if self._info is not None:
             return [self]
         self.fs.invalidate_cache()  # others may have written since
         try:
             return [Url(self.fs, self.path, self._prefix, self.info)]
         except FileNotFoundError:
-            if not glob.has_magic(self.path):
+            if not has_magic(self.path):
                 raise
         with _naming(self):
             found = self.fs.glob(self.path, detail=True)
@@ -322,7 +322,9 @@ def open_place(file: Place, most: int = MOST_BYTES) -> BinaryIO:
 @contextmanager
 def temporary_folder() -> Iterator[str]:
     """A local folder for what goes to a store, gone at the end."""
-    with tempfile.TemporaryDirectory(prefix="hf-scaffold-") as folder, naming(folder):
+    from tempfile import TemporaryDirectory  # only here: it takes a millisecond to import
+
+    with TemporaryDirectory(prefix="hf-scaffold-") as folder, naming(folder):
         yield folder
 
 
