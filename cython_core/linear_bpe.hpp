@@ -52,11 +52,9 @@ public:
             if (byte_ids[byte] != NO_ID) add_byte(static_cast<byte_t>(byte), byte_ids[byte], making);
         }
         if (tokens_.empty()) is_odd_ = true;
-        n_atoms_ = n_bytes_;
         for (std::size_t i = 0; i < rules.size(); ++i) {
             if (is_odd_) return;
-            add_rule(rules[i], making);
-            if (i < n_character_rules) n_atoms_ = static_cast<number_t>(tokens_.size());
+            add_rule(rules[i], i < n_character_rules, making);
         }
         grow_trie(making);
     }
@@ -152,11 +150,18 @@ private:
     static constexpr std::size_t LONG = 32, FEW_RUNS = 64;
     static constexpr std::size_t SHORT = 16, SHORT_TOKEN = 4;  // bytes
 
-    struct Token {
-        number_t left, right;
-        number_t shorter;  // the longest token that this one begins with
+    // A token at the edge of one or more others, before a merge made the next larger one of these.
+    struct Edge {
+        number_t token, until;   // which rules came before that merge: those that make a token below `until`
+        std::uint64_t partners;  // what these rules merge it with across the edge: a bit each, which some share
+    };
+
+    // On one cache line.
+    struct alignas(64) Token {
+        Edge right, left;                  // the largest ones inside, but for those that could merge with nothing
+        std::uint64_t followers, leaders;  // all partners of the token itself, on its right and left
+        number_t shorter;                  // the longest token that this one begins with
         std::uint32_t length;
-        std::uint64_t followers, leaders;  // what it is merged with, on its right and left: some tokens share a bit
     };
 
     // A place in the trie of all tokens: a double array (Aoe 1989). A child is as far from where its parent's children
@@ -170,6 +175,7 @@ private:
         bool is_reached_by(byte_t by) const { return is_child && byte == by; }
     };
     static constexpr std::size_t REACH = 256;  // of a node's children
+    static constexpr Edge NOTHING_INSIDE{NONE, 0, 0};
 
     // ---- making
 
@@ -196,11 +202,11 @@ private:
         making.number_of[static_cast<std::size_t>(id)] = n_bytes_++;
         making.begins.push_back(making.bytes.size());
         making.bytes.push_back(byte);
-        tokens_.push_back({NONE, NONE, NONE, 1, 0, 0});
+        tokens_.push_back({NOTHING_INSIDE, NOTHING_INSIDE, 0, 0, NONE, 1});
         ids_.push_back(id);
     }
 
-    void add_rule(const Rule& rule, Making& making) {
+    void add_rule(const Rule& rule, bool is_character, Making& making) {
         if (!making.is_known(rule.left) || !making.is_known(rule.right) || !making.is_known(rule.merged)) {
             is_odd_ = true;
             return;
@@ -235,9 +241,10 @@ private:
             making.bytes.resize(end + n);
             std::memcpy(&making.bytes[end], &making.bytes[making.begins[part]], n);
         }
-        tokens_.push_back({left, right, NONE, length, 0, 0});
+        tokens_.push_back({NOTHING_INSIDE, NOTHING_INSIDE, 0, 0, NONE, length});
         ids_.push_back(rule.merged);
         add_pair(left, right, number);
+        if (!is_character) add_edges(left, right, number);
         if (length == 2) made_of_two_[joint(&making.bytes[making.begins[number] + 1])] = number;
         joints_[joint(&making.bytes[making.begins[number] + tokens_[left].length])] = true;
     }
@@ -274,7 +281,7 @@ private:
             number_t made = NONE, left = NONE, right = NONE;
             for (std::size_t i = 0; i < runs.size(); ++i) {
                 for (std::size_t j = runs[i].length > 1 ? i : i + 1; j <= i + 1 && j < runs.size(); ++j) {
-                    const number_t found = merged(runs[i].token, runs[j].token);
+                    const number_t found = made_of(runs[i].token, runs[j].token);
                     if (found >= made) continue;
                     made = found;
                     left = runs[i].token;
@@ -342,10 +349,10 @@ private:
             candidates[gone] = NOTHING;
             next[here] = static_cast<std::uint8_t>(after);
             previous[after] = static_cast<std::uint8_t>(here);
-            candidates[here] = after == n ? NOTHING : candidate(merged(tokens[here], tokens[after]), here);
+            candidates[here] = after == n ? NOTHING : candidate(made_of(tokens[here], tokens[after]), here);
             if (here == 0) continue;
             const std::size_t before = previous[here];
-            candidates[before] = candidate(merged(tokens[before], tokens[here]), before);
+            candidates[before] = candidate(made_of(tokens[before], tokens[here]), before);
         }
         for (std::size_t i = 0; i < n; i = next[i]) ids.push_back(ids_[tokens[i]]);
         return true;
@@ -353,21 +360,25 @@ private:
 
     // ---- any bytes
 
-    // Whether two tokens may be neighbours: of the rules that make tokens below the limit, none joins a part of one with
-    // a part of the other. Counts steps_left down; at 0 it gives up and says no.
+    // Whether two tokens may be neighbours: of the rules that make tokens below the limit, none joins what was at the end
+    // of one with what was at the beginning of the other at the same time. Counts steps_left down; at 0 it gives up and
+    // says no.
     bool are_neighbours(number_t left, number_t right, number_t limit, std::size_t& steps_left) const {
+        Edge ending{left, limit, tokens_[left].followers}, beginning{right, limit, tokens_[right].leaders};
         for (;;) {
             if (steps_left == 0) return false;
             --steps_left;
-            if (merged(left, right) < limit) return false;
+            if (may_merge(ending, beginning) &&
+                merged(ending.token, beginning.token) < std::min(ending.until, beginning.until)) {
+                return false;
+            }
             // Undo the last merge; of two by the same rule, the one on the right.
-            if (std::max(left, right) < n_atoms_) return true;
-            if (left > right) {
-                limit = left;
-                left = tokens_[left].right;
+            if (ending.token > beginning.token) {
+                ending = tokens_[ending.token].right;
+                if (ending.token == NONE) return true;
             } else {
-                limit = right + 1;  // the same rule joins what is further left first
-                right = tokens_[right].left;
+                beginning = tokens_[beginning.token].left;
+                if (beginning.token == NONE) return true;
             }
         }
     }
@@ -389,15 +400,24 @@ private:
     // The bit of 64 that stands for a token.
     static unsigned bit_of(number_t token) { return token * 0x9E3779B9 >> 26; }
 
+    static bool may_merge(const Edge& left, const Edge& right) {
+        return left.partners >> bit_of(right.token) & right.partners >> bit_of(left.token) & 1;
+    }
+
     // The token that a pair makes, or NONE.
     number_t merged(number_t left, number_t right) const {
-        if (!(tokens_[left].followers >> bit_of(right) & tokens_[right].leaders >> bit_of(left) & 1)) return NONE;
         const std::uint64_t pair = pair_of(left, right), hash = key_.of(pair);
         const std::size_t mask = pairs_.size() - 1;
         for (std::size_t i = hash & mask; pairs_[i] != 0; i = (i + 1) & mask) {
             if (pairs_[i] >> NUMBER_BITS == pair) return pairs_[i] & (MOST_TOKENS - 1);
         }
         return NONE;
+    }
+
+    // The same, and quickly if they make nothing.
+    number_t made_of(number_t left, number_t right) const {
+        if (!(tokens_[left].followers >> bit_of(right) & tokens_[right].leaders >> bit_of(left) & 1)) return NONE;
+        return merged(left, right);
     }
 
     void add_pair(number_t left, number_t right, number_t made) {
@@ -408,6 +428,15 @@ private:
         std::size_t i = hash & mask;
         while (pairs_[i] != 0) i = (i + 1) & mask;
         pairs_[i] = pair << NUMBER_BITS | made;
+    }
+
+    // The parts of a token are at its edges until it is made. As all rules before that are known, so is what these merge
+    // a part with; if nothing, only what is inside the part may count.
+    void add_edges(number_t left, number_t right, number_t made) {
+        const std::uint64_t followers = tokens_[right].followers, leaders = tokens_[left].leaders;
+        tokens_[made].right = followers != 0 ? Edge{right, made, followers} : tokens_[right].right;
+        // The rule that makes the token joins the left part with the same part before it, if both parts are the same.
+        tokens_[made].left = leaders != 0 ? Edge{left, made + 1, leaders} : tokens_[left].left;
     }
 
     // The longest token at `at`; NONE if its byte has none.
@@ -571,8 +600,6 @@ private:
     std::vector<Node> nodes_;
     std::vector<number_t> longest_;  // by node: the longest token on the way there
     number_t n_bytes_ = 0;
-    // Bytes, and characters made of those: nothing joins parts of two characters.
-    number_t n_atoms_ = 0;
     std::vector<std::uint32_t> after_two_;  // by two bytes: the node there, or 0
     std::array<number_t, 256> longest_of_byte_{};
     bool is_odd_ = false;

@@ -1,6 +1,7 @@
 // Where a pre-token of characters may be cut without changing its tokens: between characters that no rule joins.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -28,6 +29,7 @@ public:
     Seams(const CharacterTable& characters, const std::vector<Rule>& rules) {
         if (characters.has_affixes() || (characters.unknown_ == NO_ID && characters.byte_ids_[0] == NO_ID)) return;
         Making making(rules.size());
+        known_.resize(1);
         for (const auto& [key, forms] : characters.forms_) {
             const std::uint32_t code = code_of(key);
             if (forms[0] == NO_ID) return;
@@ -35,7 +37,7 @@ public:
                 if (form != forms[0]) return;
             }
             if (!making.set(forms[0], {code, code})) return;
-            if (known_.size() <= code / 64) known_.resize(code / 64 + 1);
+            if (known_.size() <= code / 64 + 1) known_.resize(code / 64 + 2);
             known_[code / 64] |= std::uint64_t{1} << code % 64;
         }
         joined_.assign(slots_for(rules.size() / 4), 0);  // eight bits or more for each rule
@@ -54,16 +56,21 @@ public:
     // If not, nothing may be cut.
     bool is_usable() const { return is_usable_; }
 
-    // The first seam after `at`, or `end`. The text must be valid UTF-8. O(bytes up to there).
-    const byte_t* next(const byte_t* at, const byte_t* end) const {
-        if (at == end) return end;
+    // Cuts the text at its first seams into up to `most` parts, the i-th from bounds[i] to bounds[i + 1]; returns their
+    // number. The text must be valid UTF-8 and not empty. O(bytes up to there).
+    std::size_t cut(const byte_t* at, const byte_t* end, std::size_t most, const byte_t** bounds) const {
+        std::size_t n = 0;
+        bounds[0] = at;
         Code before = code_at(at);
-        for (at += before.length; at != end; at += before.length) {
+        for (at += before.length; at != end && n != most; at += before.length) {
             const Code after = code_at(at);
-            if (!are_joined(before.point, after.point) && is_known(before.point)) break;
+            bounds[n + 1] = at;
+            // Without a branch, which would often be mispredicted.
+            n += !are_joined(before.point, after.point) & is_known(before.point);
             before = after;
         }
-        return at;
+        if (n != most) bounds[++n] = end;
+        return n;
     }
 
 private:
@@ -114,7 +121,7 @@ private:
     }
 
     bool is_known(std::uint32_t code) const {
-        return code / 64 < known_.size() && (known_[code / 64] >> code % 64 & 1);
+        return known_[std::min<std::size_t>(code / 64, known_.size() - 1)] >> code % 64 & 1;
     }
 
     // Two characters' bit; others share it.
@@ -133,7 +140,7 @@ private:
 
     bool is_usable_ = false;
     std::vector<std::uint64_t> joined_;  // a bit for each two characters; a power of two
-    std::vector<std::uint64_t> known_;   // a bit for each code point that has a token
+    std::vector<std::uint64_t> known_;   // a bit for each code point that has a token; none in the last word
 };
 
 }  // namespace hf_scaffold

@@ -449,8 +449,8 @@ private:
             IdCache::Key keys[PARTS];
             while (at != end) {
                 steps_.next();
-                std::size_t n = 0;
-                for (bounds[0] = at; n < PARTS && at != end; bounds[++n] = at) at = seams->next(at, end);
+                const std::size_t n = seams->cut(at, end, PARTS, bounds);
+                at = bounds[n];
                 cache_.keys_of(bounds, n, end, keys);
                 for (std::size_t i = 0;; ++i) {
                     i += cache_.find(bounds + i, keys + i, n - i, next_);
@@ -463,10 +463,9 @@ private:
 
         // Whether there are several parts, the first of which are short.
         static bool are_short(const Seams& seams, const byte_t* begin, const byte_t* end) {
-            const byte_t* at = seams.next(begin, end);
-            if (at == end) return false;
-            for (std::size_t i = 1; i < FEW_PARTS && at != end; ++i) at = seams.next(at, end);
-            return static_cast<std::size_t>(at - begin) <= FEW_PARTS * WHOLE;
+            const byte_t* bounds[FEW_PARTS + 1];
+            const std::size_t n = seams.cut(begin, end, FEW_PARTS, bounds);
+            return n > 1 && static_cast<std::size_t>(bounds[n] - begin) <= FEW_PARTS * WHOLE;
         }
 
         void append_part(const byte_t* bytes, std::size_t length, const IdCache::Key& key) {
