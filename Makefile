@@ -5,6 +5,7 @@
 # make bench  our trainer and its peers on one file (FILE=path; default: the standard library's sources)
 # make bench-encode  our encoder and its peers, likewise
 # make bench-fresh  our encoder and its peers on a dozen kinds of text, each seen once
+# make bench-pipelines  tokenizers of published pipelines beside the stock class, first calls and later ones
 # make bench-shards  shards beside arrays of ids (FILE=path TOKENIZER=folder)
 # make bench-terabytes  what terabytes would take (FILE='name=path name=path'); writes docs/scale.md
 # make programs  what other programs make of a saved tokenizer: tests, and a table (FILE=path); needs node and npm
@@ -30,7 +31,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-all scale-test test-lowest setup bench bench-encode bench-fresh bench-shards bench-scale bench-terabytes scale-system programs notebooks lint explore fuzz mutants attack kills debug-test debug-fuzz debug-attack tsan-test clean
+.PHONY: demo test test-all scale-test test-lowest setup bench bench-encode bench-fresh bench-pipelines bench-shards bench-scale bench-terabytes scale-system programs notebooks lint explore fuzz mutants attack kills debug-test debug-fuzz debug-attack tsan-test clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
@@ -52,6 +53,9 @@ bench-encode: $(VENV)/bench-extras
 # transformers needs another release of tokenizers.
 bench-fresh: $(VENV)/bench-extras $(VENV)-tokenizers-1/installed
 	$(BIN)/python benchmarks/fresh.py --tokenizers-1 $(VENV)-tokenizers-1/bin/python $(FILE)
+
+bench-pipelines: $(VENV)/bench-extras
+	$(BIN)/python benchmarks/published_pipelines.py $(FILE)
 
 bench-shards: $(VENV)/bench-extras
 	$(BIN)/python benchmarks/shards.py $(FILE) --tokenizer $(TOKENIZER)

@@ -1,6 +1,12 @@
 """Pipelines of published tokenizers, as tokenizer.json has them: what is before the model; its settings."""
 # ruff: noqa: RUF001  (full-width punctuation of some patterns)
 
+import json
+
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from transformers import PreTrainedTokenizerFast
+
 from hf_scaffold.text.presets import GPT4O_PATTERN, LLAMA3_PATTERN
 
 QWEN2_PATTERN = LLAMA3_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
@@ -134,3 +140,14 @@ PIPELINES = {
         {"unk_token": "[UNK]", "continuing_subword_prefix": "##"},
     ),
 }
+
+
+def example(normalizer, pre_tokenizer, settings):
+    """One without merges, to train others by."""
+    content = json.loads(Tokenizer(BPE(**settings)).to_str())
+    content |= {"normalizer": normalizer, "pre_tokenizer": pre_tokenizer}
+    unk_token = settings.get("unk_token")
+    if unk_token is not None:
+        content["model"]["vocab"] = {unk_token: 0}
+    backend = Tokenizer.from_str(json.dumps(content))
+    return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token=unk_token)

@@ -184,6 +184,30 @@ def test_encoders_are_compared_on_text_seen_once(english_text, tmp_path):
         assert min(one["seconds"]) > 0
 
 
+def test_pipelines_are_compared_with_the_stock_class(english_text, tmp_path):
+    text, runs = tmp_path / "text.txt", tmp_path / "runs.json"
+    text.write_text(english_text[:150_000], encoding="utf-8")
+    options = [
+        "--pipelines",
+        "Gemma;;Gemma; trained on words;;Falcon",
+        "--kinds",
+        text,
+        "--vocab-size",
+        "600",
+    ]
+    options += ["--limit-mb", "0.08", "--rounds", "1", "--cache", tmp_path / "cache", "--json", runs]
+    output = run("published_pipelines.py", text, *options)
+    names = [line.split(" | ")[0] for line in output.splitlines()[4:]]
+    assert names == ["| Gemma", "| Gemma; trained on words", "| Falcon (general path)"]
+    found = json.loads(runs.read_text())["runs"]
+    assert [(one["name"], one["peer"]) for one in found[:2]] == [
+        ("Gemma", "hf_scaffold"),
+        ("Gemma", "transformers"),
+    ]
+    assert len(found) == 6
+    assert all(one["first"] > 0 and one["later"] > 0 for one in found)
+
+
 def test_documents_are_whole_characters_and_not_the_same_twice(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(FOLDER)
     texts = importlib.import_module("fresh_texts")

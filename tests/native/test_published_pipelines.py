@@ -2,7 +2,6 @@
 
 # ruff: noqa: RUF001  (a full-width comma)
 
-import json
 import random
 from pathlib import Path
 
@@ -10,9 +9,6 @@ import pipelines
 import pytest
 import split_cases
 from native_cases import ODD
-from tokenizers import Tokenizer
-from tokenizers.models import BPE
-from transformers import PreTrainedTokenizerFast
 
 import hf_scaffold as hs
 
@@ -27,14 +23,7 @@ PIECES = [*CODE.split(" "), *CHINESE[:31], *ODD, *split_cases.ODD, "  ", "▁", 
 
 
 def trained(name):
-    normalizer, pre_tokenizer, settings = pipelines.PIPELINES[name]
-    content = json.loads(Tokenizer(BPE(**settings)).to_str())
-    content |= {"normalizer": normalizer, "pre_tokenizer": pre_tokenizer}
-    unk_token = settings.get("unk_token")
-    if unk_token is not None:
-        content["model"]["vocab"] = {unk_token: 0}
-    backend = Tokenizer.from_str(json.dumps(content))
-    like = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token=unk_token)
+    like = pipelines.example(*pipelines.PIPELINES[name])
     texts = [CODE[i : i + 500] for i in range(0, len(CODE), 500)]
     return hs.train_tokenizer([*texts, CHINESE], 1_000, like=like)
 
