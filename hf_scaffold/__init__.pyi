@@ -1,5 +1,7 @@
 """The public names, each with the module that has it. `__init__.py` loads them from there."""
 
+from .adapting.adapting import Adaptation as Adaptation
+from .adapting.adapting import adapt as adapt
 from .counting.counting import count as count
 from .counting.counts import PreTokenCounts as PreTokenCounts
 from .counting.counts import mix as mix

@@ -320,6 +320,7 @@ def test_every_function_names_what_was_meant(counts, tmp_path):
         (hs.compare_tokenizers, {"tokenizers": {}, "heldout": counts}, "held_out"),
         (hs.audit_tokenizer, {"tokenizer": tokenizer, "corpus": [], "workers": 2}, "num_workers"),
         (hs.convert_tokenizer, {"tokenizer": tokenizer, "corpus": [], "compct": True}, "compact"),
+        (hs.adapt, {"model_dir": "x", "tokenizer": tokenizer, "folder": "y"}, "output_dir"),
         (hs.get_pre_tokenizer, {"pretokeniser": "gpt2"}, "pre_tokenizer"),
         (hs.standalone_share, {"tokenizer": bpe, "counts": counts, "token": []}, "tokens"),
         (hs.load_tokenizer, {"sourc": "x"}, "source"),

@@ -1,6 +1,7 @@
 """Every code block and command of the README and docs/ runs as printed, beside the files it speaks of.
 
-A page's blocks run in order, in one folder and one process: without torch, and with a Hub on this machine.
+A page's blocks run in order, in one folder and one process: without torch unless they need it, and with a
+Hub on this machine.
 """
 
 import json
@@ -44,6 +45,8 @@ NOT_RUN = {
     "sbatch": "it needs a cluster; the commands that it starts are checked",
     "spark-submit": "it needs a cluster; tests/scale runs the same script on one of this machine",
 }
+# Pages that need torch: tests/models runs them.
+WITH_TORCH = {"adapting.md"}
 # Pages whose code needs what only `make scale-test` installs: it is that of scripts, which tests/scale runs.
 OF_SCRIPTS = {"engines.md": ROOT / "examples" / "scale"}
 
@@ -190,8 +193,9 @@ def test_extras_that_pages_name_are_there():
 DRIVER = """
 import doctest, json, subprocess, sys, traceback
 
-sys.modules["torch"] = None  # no page may need it
-page, blocks = json.load(sys.stdin)
+page, blocks, needs_torch = json.load(sys.stdin)
+if not needs_torch:
+    sys.modules["torch"] = None
 names = {"__name__": "__main__"}
 for kind, line, text in blocks:
     print(f"---- {page}:{line}", flush=True)
@@ -243,6 +247,17 @@ def save_stock(path):
     hs.train_baseline("bpe", counts, 400).save_pretrained(path)
 
 
+def save_model(folder):
+    import torch
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    save_stock(folder / "my-model")
+    tokenizer = AutoTokenizer.from_pretrained(folder / "my-model")
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    torch.manual_seed(0)
+    LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder / "my-model")
+
+
 # What a page speaks of as the reader's own.
 READERS = {
     "books/": make_books,
@@ -252,9 +267,11 @@ READERS = {
     "held-out.txt": lambda folder: write(folder / "held-out.txt", text_of("held-out")),
     "my-tokenizer": lambda folder: save_trained(folder / "my-tokenizer"),
     "my-old-tokenizer": lambda folder: save_stock(folder / "my-old-tokenizer"),
+    "my-model": save_model,
     "gpt2-like-folder": lambda folder: save_stock(folder / "gpt2-like-folder"),
 }
 NEEDS = {
+    "adapting.md": ["my-model", "my-tokenizer"],
     "counting.md": ["corpus/", "web.parquet"],
     "programs.md": ["my-tokenizer"],
     "README.md": ["books/", "other.txt", "held-out.txt", "my-old-tokenizer", "gpt2-like-folder"],
@@ -263,6 +280,7 @@ NEEDS = {
 }
 # And what the README's reader has at the end.
 MADE = {
+    "adapting.md": ["my-adapted-model/model.safetensors", "my-adapted-model/scaffold.json"],
     "counting.md": ["parts/1.parquet", "all.parquet", "mixed.parquet"],
     "README.md": [
         *("my-tokenizer/scaffold.json", "my-bpe/log.jsonl", "books.parquet", "report.html"),
@@ -289,8 +307,7 @@ def steps_of(page):
                 yield "shell", number, line
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if [*steps_of(page)]], ids=lambda page: page.name)
-def test_pages_run_as_printed(page, tmp_path):
+def run_as_printed(page, tmp_path):
     folder, home = tmp_path / "reader", tmp_path / "home"
     folder.mkdir()
     home.mkdir()
@@ -306,7 +323,7 @@ def test_pages_run_as_printed(page, tmp_path):
         }
         done = subprocess.run(
             [sys.executable, "-I", "-c", DRIVER],
-            input=json.dumps([page.name, [*steps_of(page)]]),
+            input=json.dumps([page.name, [*steps_of(page)], page.name in WITH_TORCH]),
             env=environment,
             cwd=folder,
             capture_output=True,
@@ -316,6 +333,14 @@ def test_pages_run_as_printed(page, tmp_path):
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     for name in MADE.get(page.name, ()):
         assert (folder / name).is_file(), name
+
+
+RUN_HERE = [page for page in PAGES if page.name not in WITH_TORCH and [*steps_of(page)]]
+
+
+@pytest.mark.parametrize("page", RUN_HERE, ids=lambda page: page.name)
+def test_pages_run_as_printed(page, tmp_path):
+    run_as_printed(page, tmp_path)
 
 
 def test_every_public_name_is_described():

@@ -18,6 +18,7 @@ ELSEWHERE = "what calls it has the example: "
 WITHOUT_EXAMPLES = {
     "splitting.kinds": "it is generated: tables only",
     "__main__": "it runs the command line when imported",
+    "adapting.adapting": "it needs torch; docs/adapting.md has the example, which tests/models run",
     "_core.pretoken_encoder": f"{ELSEWHERE}ScaffoldBPE.encode",
     "_core.spans": f"{ELSEWHERE}Encoder.encode_with_offsets",
     "_core.text_encoder": f"{ELSEWHERE}encode_batch_to_arrays",

@@ -472,6 +472,43 @@ def _require_new_tokenizer_folder(folder: Path) -> None:
             raise typer.BadParameter(f"{folder} has the artifact of another tokenizer; give a new folder")
 
 
+@app.command(epilog=_example("adapt my-model --tokenizer my-tokenizer -o my-adapted-model"))
+def adapt(
+    model_dir: options.ModelFolder,
+    tokenizer: options.SavedTokenizer,
+    output_dir: options.AdaptedFolder,
+    init: options.Initializer = "pieces",
+    pad_to_multiple_of: options.PadToMultiple = 1,
+    seed: options.Seed = 0,
+    old_tokenizer: options.OldTokenizer = None,
+    embedding_name: options.EmbeddingNames = None,
+) -> None:
+    """Adapt a model to another tokenizer: tokens that both have keep their embeddings, bit for bit.
+
+    Input and output embeddings and their biases get rows for the new tokens, ids in config.json and
+    generation_config.json follow, all other tensors are copied. This goes beyond the paper.
+    """
+    from hf_scaffold.adapting import adapting
+    from hf_scaffold.cli import views
+
+    with options.about("--output-dir"):
+        require_writable(output_dir)
+    start = time.perf_counter()
+    with terminal.progress_bar("Adapting", "bytes") as progress:
+        adapted = adapting.adapt(
+            model_dir,
+            tokenizer,
+            output_dir,
+            init=init,
+            pad_to_multiple_of=pad_to_multiple_of,
+            seed=seed,
+            old_tokenizer=old_tokenizer,
+            embedding_names=embedding_name or (),
+            show_progress=progress,
+        )
+    views.show_adaptation(adapted, output_dir, time.perf_counter() - start)
+
+
 @app.command(epilog=_example("report books/*.txt --vocab-size 32000 -o report.html"))
 def report(
     corpus: options.Corpus,

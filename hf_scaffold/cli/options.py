@@ -512,6 +512,49 @@ AnyTokenizer = Annotated[
         show_default=False,
     ),
 ]
+ModelFolder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL_DIR",
+        help="A model of transformers, with its tokenizer; weights as safetensors.",
+        show_default=False,
+    ),
+]
+AdaptedFolder = Annotated[
+    Path, typer.Option("--output-dir", "-o", metavar="DIR", help="The new model's folder.")
+]
+Initializer = Annotated[
+    str,
+    typer.Option(
+        "--init",
+        metavar="HOW",
+        help="What rows of new tokens hold: the mean of those of the old tokenizer's pieces; or mean (of all "
+        "rows), normal (drawn around that), random (as before training) or zeros.",
+    ),
+]
+PadToMultiple = Annotated[
+    int,
+    typer.Option("--pad-to-multiple-of", min=1, metavar="N", help="Add rows up to a multiple of this."),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Of --init normal and random.")]
+OldTokenizer = Annotated[
+    str | None,
+    typer.Option(
+        "--old-tokenizer",
+        metavar="TOKENIZER",
+        help="The model's own: folder or name on the Hub. [default: the one in MODEL_DIR]",
+        show_default=False,
+    ),
+]
+EmbeddingNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--embedding-name",
+        metavar="TENSOR",
+        help="A tensor with a row for each token. Repeat it for all of them, where they can't be found.",
+        show_default=False,
+    ),
+]
 KeptFolder = Annotated[
     Path | None,
     typer.Option(

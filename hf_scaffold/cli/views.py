@@ -16,6 +16,7 @@ from hf_scaffold.training.agreement import percent_down
 from hf_scaffold.training.artifact import ScaffoldBPE
 
 if TYPE_CHECKING:
+    from hf_scaffold.adapting.adapting import Adaptation
     from hf_scaffold.report.report import Report
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
     from hf_scaffold.tokenizer.hub import Push
@@ -129,6 +130,19 @@ def show_audit(found: Audit, sample: int) -> None:
         ["share of tokens", "occurrences, at most"],
         [(f"{share:.0%}", f"{n:,}") for share, n in found.quantiles.items()],
         numbers=["share of tokens", "occurrences, at most"],
+    )
+
+
+def show_adaptation(adapted: "Adaptation", folder: Path, seconds: float) -> None:
+    """After `adapt`: what became of tokens and ids."""
+    terminal.facts(
+        [
+            ("model", str(folder)),
+            ("rows", f"{adapted.n_rows:,} in each of {', '.join(adapted.embeddings)}"),
+            ("tokens", f"{adapted.n_kept:,} kept, {adapted.n_new:,} new, {adapted.n_gone:,} gone"),
+            *((name, f"{before} → {after}") for name, (before, after) in adapted.changed_ids.items()),
+            ("time", f"{seconds:.1f} s"),
+        ]
     )
 
 

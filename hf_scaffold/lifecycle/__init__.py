@@ -1,1 +1,1 @@
-"""What becomes of a vocabulary after training: models that go on with another one."""
+"""What becomes of a vocabulary after training: converted, extended and pruned tokenizers."""

@@ -1,0 +1,1 @@
+"""A model of transformers that goes on with another tokenizer."""
