@@ -13,10 +13,12 @@ settings.load_profile("repeatable")
 
 MISSING = [name for name in ("torch", "accelerate") if find_spec(name) is None]
 ENGINES = any(find_spec(name) is not None for name in ("datatrove", "pyspark", "ray"))
+PROGRAMS = find_spec("gigatoken") is not None and find_spec("xllamacpp") is not None
 STORES = all(find_spec(name) is not None for name in ("moto", "s3fs"))
 BROWSER = next(filter(None, map(which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 collect_ignore = [
     *(["models"] if MISSING else []),
+    *([] if PROGRAMS else ["programs"]),
     *([] if ENGINES else ["scale/engines"]),
     *([] if STORES else ["scale/stores"]),
     *(["report/test_report_in_browser.py"] if BROWSER is None else []),
@@ -33,6 +35,8 @@ def pytest_terminal_summary(terminalreporter):
     for folder, is_there in (("engines", ENGINES), ("stores", STORES)):
         if not is_there:
             terminalreporter.write_line(f"tests/scale/{folder} left out (make scale-test runs them)")
+    if not PROGRAMS:
+        terminalreporter.write_line("tests/programs left out (make programs runs them)")
     if BROWSER is None:
         terminalreporter.write_line(
             "tests/report/test_report_in_browser.py left out: no Chromium (your system's package)"
