@@ -130,18 +130,21 @@ def _in_order(folders: Sequence[Place]) -> list[tuple[Place, ShardIndex]]:
             index = ShardIndex.load(folder)
         except FileNotFoundError:
             raise ConfigurationError(f"{folder} has no {INDEX_FILE}, so no part was written there") from None
-        if index.part is None:
+        number = index.part
+        if len(folders) == 1 and index.n_parts == 1:
+            number = 0  # a job array of one
+        if number is None:
             raise ConfigurationError(f"{folder} holds no part of a corpus, but shards of all of it")
         wanted = wanted or (folder, index)
         _refuse_foreign(folder, index, *wanted)
         if not index.complete:
             raise ConfigurationError(f"{folder} is not finished; run the same command for it again")
-        if index.part in found:
+        if number in found:
             raise ConfigurationError(
-                f"{found[index.part][0]} and {folder} both hold part {index.part}/{index.n_parts}; "
+                f"{found[number][0]} and {folder} both hold part {number}/{index.n_parts}; "
                 "leave one of them out"
             )
-        found[index.part] = folder, index
+        found[number] = folder, index
     if wanted is None:
         raise ConfigurationError("there are no folders to join")
     n_parts = wanted[1].n_parts

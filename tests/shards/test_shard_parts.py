@@ -72,6 +72,8 @@ def test_joined_parts_have_the_documents_of_one_run(corpus, tokenizer, tmp_path,
     if of == 1:
         (folder,) = write_parts(corpus, tokenizer, tmp_path, 1, **options)
         assert contents(folder) == contents(tmp_path / "whole")
+        hs.join_shards(folder, tmp_path / "joined")
+        assert contents(tmp_path / "joined") == contents(tmp_path / "whole")
         return
     folders = write_parts(corpus, tokenizer, tmp_path, of, **options)
     joined = hs.join_shards(folders[::-1], tmp_path / "joined")
