@@ -116,9 +116,10 @@ def without(
     every_id = fast.get_vocab()
     holes = {token for token, token_id in every_id.items() if token == hole(token_id)}
     remap = np.full(max(every_id.values()) + 1, -1, np.int64)
-    staying = sorted(token_id for token, token_id in every_id.items() if token not in demolish.keys() | holes)
+    without_id = demolish.keys() | holes
+    staying = sorted(token_id for token, token_id in every_id.items() if token not in without_id)
     remap[staying] = range(len(staying)) if compact else staying
-    vocab = {token: int(remap[i]) for token, i in model.vocab.items() if token not in demolish.keys() | holes}
+    vocab = {token: int(remap[i]) for token, i in model.vocab.items() if token not in without_id}
     unused = [token for token in vocab if not model.can_be_made(token)]
     if not compact:
         reserved = {hole(token_id): token_id for token_id in np.flatnonzero(remap < 0).tolist()}
