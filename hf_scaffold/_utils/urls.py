@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, TypeAlias
 
-from hf_scaffold._utils.files import naming, require_writable_file
+from hf_scaffold._utils.files import naming, require_writable, require_writable_file
 from hf_scaffold.errors import ConfigurationError
 
 _PROTOCOL = re.compile(r"[A-Za-z][\w+.-]+(::[\w+.-]+)*://")
@@ -357,6 +357,14 @@ def require_writable_place(file: Place) -> None:
         file.require_root()
     else:
         require_writable_file(file)
+
+
+def require_writable_folder(folder: Place) -> None:
+    """The same of a folder that is to be made or filled."""
+    if isinstance(folder, Url):
+        folder.require_root()
+    else:
+        require_writable(folder)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from hf_scaffold._utils.files import require_writable, require_writable_file
-from hf_scaffold._utils.urls import Place, require_writable_place
+from hf_scaffold._utils.urls import Place, require_writable_folder, require_writable_place
 from hf_scaffold._utils.version import __version__
 from hf_scaffold.cli import options, terminal
 from hf_scaffold.cli.errors import TRACEBACK, describe, in_options
@@ -299,10 +299,7 @@ def _write_shards(
     from hf_scaffold.shards.writing import write_shards
 
     with options.about("--output-dir"):
-        if isinstance(output_dir, Path):
-            require_writable(output_dir)
-        else:
-            output_dir.require_root()
+        require_writable_folder(output_dir)
     loaded = workflow.load_scaffold(tokenizer)
     start = time.perf_counter()
     with terminal.progress_bar("Tokenizing", "bytes") as progress:

@@ -146,10 +146,7 @@ def test_a_table_without_its_rare_pretokens_says_so_for_good(tmp_path):
 
 @pytest.mark.parametrize("min_count", [b"", b"0", b"-1", b"3.0", b"x", b"1" * 5000])
 def test_a_min_count_that_is_none_is_refused(tmp_path, min_count):
-    path = table_file(tmp_path / "a.parquet", [b"a"], [1])
-    table = pyarrow.parquet.read_table(path)
-    metadata = {**table.schema.metadata, files.MIN_COUNT_KEY: min_count}
-    pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), path)
+    path = table_that_says(tmp_path / "a.parquet", files.MIN_COUNT_KEY, min_count)
     with pytest.raises(ArtifactError, match=r"a\.parquet: the min_count in its metadata is b'.*not a number"):
         hs.PreTokenCounts.load(path)
 
@@ -187,6 +184,14 @@ def table_file(path: Path, pretokens: list[bytes | None], counts: list[int | Non
         pretoken, count = (pyarrow.array(x, kind) for x, (_, kind) in zip(
             (pretokens, counts), files.columns(), strict=True))  # fmt: skip
         writer.write(pyarrow.table({"pretoken": pretoken, "count": count}))
+    return path
+
+
+def table_that_says(path: Path, key: bytes, value: bytes) -> Path:
+    """A file with something of one's own in its metadata."""
+    table = pyarrow.parquet.read_table(table_file(path, [b"a"], [1]))
+    metadata = {**table.schema.metadata, key: value}
+    pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), path)
     return path
 
 
@@ -238,10 +243,7 @@ def test_truncated_and_foreign_files_are_named(tmp_path):
      b'[{"corpus":"x","of":2,"numbers":[1,0]}]', b'[{"corpus":"x","of":"2","numbers":[0]}]'],
 )  # fmt: skip
 def test_parts_that_are_none_are_refused(tmp_path, parts):
-    path = table_file(tmp_path / "a.parquet", [b"a"], [1])
-    table = pyarrow.parquet.read_table(path)
-    metadata = {**table.schema.metadata, files.PARTS_KEY: parts}
-    pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), path)
+    path = table_that_says(tmp_path / "a.parquet", files.PARTS_KEY, parts)
     with pytest.raises(ArtifactError, match=r"a\.parquet: the parts in its metadata can't be read"):
         hs.PreTokenCounts.load(path)
 
