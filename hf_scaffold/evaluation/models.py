@@ -197,12 +197,8 @@ class Model:
         taken = dict(wholes or {})
         if self.pre_tokenizer.alphabet == "bytes":
             return PretokenEncoder(ids_of_bytes(number), rules, replaced, taken)
-        characters = {
-            (character.encode(), continues, ends): n
-            for token, n in number.items()
-            if token not in self.control
-            for character, continues, ends in self.affixes.readings(token)
-        }
+        control = self.control
+        characters = self.affixes.characters((t, n) for t, n in number.items() if t not in control)
         unknown = number.get(self.settings["unk_token"] or "", -1)
         first_byte = number[BYTE_TOKENS[0]] if self.has_bytes else -1
         fuses = bool(self.settings["fuse_unk"])

@@ -125,16 +125,21 @@ def without(
         reserved = {hole(token_id): token_id for token_id in np.flatnonzero(remap < 0).tolist()}
         vocab |= reserved
         unused += reserved
-    scaffold = {
-        "version": 1,
-        "merges": [list(pair) for pair in model.merges],
-        "demolish": {token: list(parts) for token, parts in demolish.items()},
-        "unused": sorted(unused, key=vocab.__getitem__),
-    }
+    scaffold = scaffold_of(model.merges, demolish)
+    scaffold["unused"] = sorted(unused, key=vocab.__getitem__)
     merges = public_merges(model, vocab, frequencies)
     if counts is not None:
         scaffold |= agreements(model, vocab, merges, demolish, counts)
     return like(fast, public_model(model, vocab, merges), scaffold, remap), remap
+
+
+def scaffold_of(merges: list[Pair], demolish: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The content of scaffold.json, as far as merges and demolish map decide it."""
+    return {
+        "version": 1,
+        "merges": [list(pair) for pair in merges],
+        "demolish": {token: list(parts) for token, parts in demolish.items()},
+    }
 
 
 def hole(token_id: int) -> str:
@@ -168,15 +173,7 @@ def public_merges(model: Model, vocab: dict[str, int], frequencies: dict[str, in
 def public_model(model: Model, vocab: dict[str, int], merges: list[Pair]) -> BPE:
     names = ("unk_token", "fuse_unk", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
     settings = {name: model.settings[name] for name in names if model.settings[name] is not None}
-    return BPE(vocab=vocab, merges=merges, ignore_merges=takes_wholes(model), **settings)
-
-
-def takes_wholes(model: Model) -> bool:
-    """Whether the public model takes a pre-token that is a token whole.
-
-    It compares the bare text, so with a suffix it would find the token of the same text inside a word.
-    """
-    return not model.affixes.suffix
+    return BPE(vocab=vocab, merges=merges, ignore_merges=model.affixes.takes_wholes, **settings)
 
 
 def agreements(
@@ -202,7 +199,7 @@ def agreements(
     shares = {}
     for name, taken in (
         ("raw_agreement_merges_only", {}),
-        ("raw_agreement", wholes if takes_wholes(model) else {}),
+        ("raw_agreement", wholes if model.affixes.takes_wholes else {}),
     ):
         raw = model.encoder(merges, wholes=taken).encode(counts.data, counts.offsets)
         shares[name] = exact_sum(counts.counts[rows_alike(exact, raw)]) / counts.total

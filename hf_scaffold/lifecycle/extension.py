@@ -22,10 +22,10 @@ from hf_scaffold.counting.characters import Characters
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.evaluation.models import Model, as_fast_or_scaffold, counts_for, whole_model
-from hf_scaffold.lifecycle.conversion import agreements, like, public_merges, public_model
+from hf_scaffold.lifecycle.conversion import agreements, like, public_merges, public_model, scaffold_of
 from hf_scaffold.text.corpus import Corpus
 from hf_scaffold.training.parts import derive_demolish_map
-from hf_scaffold.training.trainer import hardly_reached
+from hf_scaffold.training.trainer import hardly_reached, why_stopped
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -91,10 +91,8 @@ def extend(
         outcome = loop.run(vocab_size - n_less, report and (lambda done: report(done + n_less, vocab_size)))
     loop.finish()
     if outcome != "vocab_size":
-        why = "no pair of tokens is left to merge"
-        if outcome == "min_frequency":
-            why = f"no pair of tokens occurs {min_frequency} times or more"
         reached = loop.scaffolds.count(False) + n_less
+        why = why_stopped(outcome, min_frequency)
         warn(f"the vocabulary has {reached:,} ids instead of {vocab_size:,}: {why}")
     return _extended(fast, n_ids, model, loop, counts)
 
@@ -171,12 +169,7 @@ def _extended(
     every = vocab | {token: n_ids + len(fresh) + i for i, token in enumerate(demolish)}
     model = replace(old, vocab=every, merges=merges)
     raw_merges = public_merges(model, vocab, dict(zip(tokens, loop.frequencies, strict=True)))
-    scaffold = {
-        "version": 1,
-        "merges": [list(pair) for pair in merges],
-        "demolish": {token: list(parts) for token, parts in demolish.items()},
-        **agreements(model, vocab, raw_merges, demolish, counts),
-    }
+    scaffold = scaffold_of(merges, demolish) | agreements(model, vocab, raw_merges, demolish, counts)
     if unused := [token for token in vocab if not model.can_be_made(token)]:
         scaffold["unused"] = unused
     return like(fast, public_model(model, vocab, raw_merges), scaffold, np.arange(n_ids))

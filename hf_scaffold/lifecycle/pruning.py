@@ -146,9 +146,8 @@ def _least_used(
                 if part not in gone:
                     frequencies[part] += frequencies[token]
                     heirs.append(part)
-                elif (
-                    number[part] < number[whole]
-                ):  # as wherever merges were trained, but anyone may write some
+                # So it is wherever merges were trained; but anyone may write some, and this has to end.
+                elif number[part] < number[whole]:
                     waiting.append(part)
         frequencies[token] = 0
         return heirs

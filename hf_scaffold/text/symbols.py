@@ -66,6 +66,22 @@ class Affixes(NamedTuple):
                     readings.append((token[start], continues, ends))
         return readings
 
+    def characters(self, ids: Iterable[tuple[str, int]]) -> dict[tuple[bytes, bool, bool], int]:
+        """The ids of tokens that are one symbol, read in every way, as `PretokenEncoder` takes them."""
+        return {
+            (character.encode(), continues, ends): token_id
+            for token, token_id in ids
+            for character, continues, ends in self.readings(token)
+        }
+
+    @property
+    def takes_wholes(self) -> bool:
+        """Whether a plain BPE engine may take a pre-token that is a token whole (`ignore_merges`).
+
+        It compares the bare text, so with a suffix it would find the token of the same text inside a word.
+        """
+        return not self.suffix
+
 
 NO_AFFIXES = Affixes()
 

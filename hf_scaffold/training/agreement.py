@@ -177,7 +177,7 @@ class Trained:
 
     def _with_wholes(self, rows: NDArray[np.int64], alike: Rows, is_token: Rows) -> Rows:
         """Which agree where the engine takes tokens whole: these, too, but no special token."""
-        if not self.bpe.takes_wholes:
+        if not self.bpe.affixes.takes_wholes:
             return alike
         found: Rows = alike | is_token
         found[np.isin(rows, [self.counts.row_of(text) for text in self.bpe.texts_of_fixed_tokens])] = False

@@ -197,7 +197,7 @@ class ScaffoldBPE(Encoders):
         return BPE(
             vocab=public,
             merges=self._raw_merges,
-            ignore_merges=self.takes_wholes,
+            ignore_merges=self.affixes.takes_wholes,
             fuse_unk=self.fuse_unk,
             byte_fallback=self.byte_fallback,
             **settings,

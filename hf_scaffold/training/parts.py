@@ -185,7 +185,7 @@ class Encoders(Parts):
     @cached_property
     def _raw_wholes(self) -> dict[bytes, int]:
         """The pre-tokens that a plain BPE engine takes whole."""
-        if not self.takes_wholes:
+        if not self.affixes.takes_wholes:
             return {}
         first = len(self.fixed_tokens)
         others = self.texts_of(range(first, self.vocab_size))
@@ -205,14 +205,6 @@ class Encoders(Parts):
         spelled = [token for token in self.special_tokens if SYMBOL_TO_BYTE.keys() >= set(token)]
         return {symbols_to_bytes(token): self.vocab[token] for token in spelled}
 
-    @property
-    def takes_wholes(self) -> bool:
-        """Whether a plain BPE engine may take a pre-token that is a token whole (`ignore_merges`).
-
-        It compares the bare text, so with a suffix it would find the token of the same text inside a word.
-        """
-        return not self.affixes.suffix
-
     def _pretoken_encoder(
         self,
         rows: NDArray[np.int32],
@@ -223,11 +215,7 @@ class Encoders(Parts):
         vocab = self.vocab
         if not self.by_character:
             return PretokenEncoder(ids_of_bytes(vocab), rows, replacements, wholes)
-        characters = {
-            (character.encode(), continues, ends): vocab[token]
-            for token in tokens
-            for character, continues, ends in self.affixes.readings(token)
-        }
+        characters = self.affixes.characters((token, vocab[token]) for token in tokens)
         unknown = -1 if self.unk_token is None else vocab[self.unk_token]
         first_byte = len(self.special_tokens) if self.byte_fallback else -1
         return PretokenEncoder(characters, rows, replacements, wholes, unknown, self.fuse_unk, first_byte)

@@ -230,14 +230,18 @@ def _stop_reason(outcome: str, loop: MergeLoop, settings: TrainingSettings) -> s
     """Why training ended early, also as a warning; None if it didn't."""
     if outcome == "vocab_size":
         return None
-    reached = loop.scaffolds.count(False)
-    why = {
-        "candidates": "no pair of tokens is left to merge",
-        "min_frequency": f"no pair of tokens occurs {settings.min_frequency} times or more",
-    }[outcome]
+    reached, why = loop.scaffolds.count(False), why_stopped(outcome, settings.min_frequency)
     reason = f"the vocabulary has {reached} tokens instead of {settings.vocab_size}: {why}"
     warn(reason)
     return reason
+
+
+def why_stopped(outcome: str, min_frequency: int) -> str:
+    """Why the loop ended before the vocabulary was full."""
+    return {
+        "candidates": "no pair of tokens is left to merge",
+        "min_frequency": f"no pair of tokens occurs {min_frequency} times or more",
+    }[outcome]
 
 
 def _artifact(
