@@ -4,6 +4,7 @@ A page's blocks run in order, in one folder and one process: without torch unles
 Hub on this machine.
 """
 
+import base64
 import json
 import os
 import random
@@ -19,6 +20,7 @@ import pytest
 from hub_server import HubServer
 
 import hf_scaffold as hs
+from hf_scaffold.text.byte_level import symbols_to_bytes
 from hf_scaffold.text.files import import_zstd
 
 ROOT = Path(__file__).parents[1]
@@ -35,7 +37,7 @@ WITHOUT_EXAMPLES = {
     "SECURITY.md": "it says whom to write to",
 }
 # Blocks that are no code, by the words they begin with.
-NO_CODE = {"algorithm.md": ("n a · z o · A r",)}
+NO_CODE = {"algorithm.md": ("n a · z o · A r",), "export.md": ("{",)}
 # Commands that are checked, not run, and why.
 NOT_RUN = {
     "make": "it builds the environment that this suite runs in, or runs for minutes to hours",
@@ -247,6 +249,21 @@ def save_stock(path):
     hs.train_baseline("bpe", counts, 400).save_pretrained(path)
 
 
+def save_files_of_others(folder):
+    import sentencepiece
+
+    tokens = hs.train(hs.count([text_of("others")]), 1000, scaffold=False).tokens
+    lines = [base64.b64encode(symbols_to_bytes(token)) + b" %d\n" % i for i, token in enumerate(tokens)]
+    (folder / "cl100k_base.tiktoken").write_bytes(b"".join(lines))
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text_of("others").splitlines()),
+        model_prefix=str(folder / "their"),
+        model_type="bpe",
+        vocab_size=600,
+        minloglevel=2,
+    )
+
+
 def save_model(folder):
     import torch
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
@@ -268,11 +285,13 @@ READERS = {
     "my-tokenizer": lambda folder: save_trained(folder / "my-tokenizer"),
     "my-old-tokenizer": lambda folder: save_stock(folder / "my-old-tokenizer"),
     "my-model": save_model,
+    "their.model": save_files_of_others,
     "gpt2-like-folder": lambda folder: save_stock(folder / "gpt2-like-folder"),
 }
 NEEDS = {
     "adapting.md": ["my-model", "my-tokenizer"],
     "counting.md": ["corpus/", "web.parquet"],
+    "export.md": ["books/", "their.model"],
     "programs.md": ["my-tokenizer"],
     "README.md": ["books/", "other.txt", "held-out.txt", "my-old-tokenizer", "gpt2-like-folder"],
     "report.md": ["books/", "other.txt"],
@@ -287,6 +306,7 @@ MADE = {
         *("shards/shard-00000.bin", "shards/index.json", "my-larger-tokenizer/scaffold.json"),
         "my-smaller-tokenizer/scaffold.json",
     ],
+    "export.md": ["longer/scaffold.json"],
     "programs.md": ["for-transformers-js/scaffold.json"],
     "report.md": ["report.html"],
     "shards.md": ["shards/shard-00000.bin", "joined/index.json"],

@@ -42,6 +42,8 @@ WITHOUT_EXAMPLES = {
     "engine.general": f"{ELSEWHERE}Encoder",
     "counting.characters": f"{ELSEWHERE}train",
     "errors": "names alone",
+    "formats.reading": "it needs files, which tests/formats has",
+    "formats.sentencepiece": "it needs models, which tests/formats has",
     "model_card": "a name that stays",
     "native.calls": f"{ELSEWHERE}ScaffoldTokenizerFast",
     "native.contract": "names alone",

@@ -508,7 +508,8 @@ AnyTokenizer = Annotated[
     str,
     typer.Argument(
         metavar="TOKENIZER",
-        help="Any BPE tokenizer: a tokenizer.json, a folder, or a name on the Hub.",
+        help="Any BPE tokenizer: a folder, a name on the Hub, a tokenizer.json, .tiktoken file or "
+        "SentencePiece .model.",
         show_default=False,
     ),
 ]

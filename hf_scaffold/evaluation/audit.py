@@ -101,8 +101,9 @@ def audit_tokenizer(
     """Find the scaffold tokens of a BPE tokenizer on a text. This goes beyond the paper.
 
     Args:
-        tokenizer: A `tokenizers.Tokenizer` or a fast tokenizer of transformers with a BPE model; or the path
-            of a tokenizer.json, or a folder or name that AutoTokenizer loads.
+        tokenizer: A `tokenizers.Tokenizer` or a fast tokenizer of transformers with a BPE model; a folder or
+            name that AutoTokenizer loads; or a tokenizer.json, .tiktoken file or BPE .model of SentencePiece,
+            read as docs/export.md says.
         corpus: Text as for `count`, split as the tokenizer does; or PreTokenCounts that were.
         text_field, num_workers: As for `count`.
     Returns:

@@ -24,9 +24,9 @@ from hf_scaffold._utils.process import n_cpus
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, VocabSizeError
 from hf_scaffold.evaluation.metrics import EvaluationText
+from hf_scaffold.formats import tiktoken
 from hf_scaffold.text.byte_level import BYTE_TO_SYMBOL, bytes_to_symbols
 from hf_scaffold.text.files import import_extra
-from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
 from hf_scaffold.tokenizer.loading import load_json, load_pretrained
 from hf_scaffold.training.settings import DEFAULT_VOCAB_SIZE
 from hf_scaffold.training.trainer import train
@@ -44,10 +44,6 @@ _CHUNK = 1 << 20  # characters of a text that a trainer of `tokenizers` is fed
 _SAMPLE = 16_000_000  # bytes of text for SentencePiece's "unigram"; the trainer keeps all substrings of it
 _MOMENT = 1 << 20  # bytes of text that others' trainers are done with in a second
 _LONGEST_WORD = 1000  # bytes; the default of 100 makes longer ones unknown
-
-# How names of tiktoken's files begin, and how their text is cut.
-_TIKTOKEN_PRESETS = {"o200k": "gpt4o", "r50k": "gpt2", "p50k": "gpt2", "gpt2": "gpt2"}
-_OTHER_TIKTOKEN_PRESET = "llama3"  # as cl100k, but for white space at the very end of a text
 
 # The kinds, with the tokens needed besides special ones: the bytes, in WordPiece also inside words; "<unk>".
 _SMALLEST = {
@@ -344,9 +340,8 @@ def load_tokenizer(source: str | os.PathLike[str]) -> Any:
     """A tokenizer from wherever it is, as something that `evaluate` takes.
 
     Args:
-        source: A `tokenizer.json`; a `.model` of SentencePiece; a `.tiktoken` file, whose name says by its
-            start how text is cut (o200k, r50k, p50k; others as cl100k and Llama 3); a folder that
-            `save_pretrained` wrote, or a name on the Hub, for `AutoTokenizer`.
+        source: A `tokenizer.json`; a `.model` of SentencePiece; a `.tiktoken` file that docs/export.md tells
+            of; a folder that `save_pretrained` wrote, or a name on the Hub, for `AutoTokenizer`.
     Returns:
         A `tokenizers.Tokenizer`, a `SentencePieceProcessor` or a tokenizer of transformers.
     Raises:
@@ -379,20 +374,8 @@ def _load_sentencepiece(path: Path) -> Any:
     return sentencepiece.SentencePieceProcessor(model_file=str(path))
 
 
-def _load_tiktoken(path: Path) -> Tokenizer:
-    import_extra("tiktoken", "baselines")
-    from transformers.convert_slow_tokenizer import TikTokenConverter
-
-    converter: Any = TikTokenConverter
-    backend: Tokenizer = converter(str(path)).converted()
-    family = path.name.partition("_")[0].partition(".")[0]
-    preset = _TIKTOKEN_PRESETS.get(family, _OTHER_TIKTOKEN_PRESET)
-    backend.pre_tokenizer = get_pre_tokenizer(preset).pre_tokenizer
-    return backend
-
-
 _LOADERS: Mapping[str, Callable[[Path], Any]] = {
     ".json": load_json,
     ".model": _load_sentencepiece,
-    ".tiktoken": _load_tiktoken,
+    ".tiktoken": tiktoken.read,
 }

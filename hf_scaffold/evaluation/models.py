@@ -18,11 +18,12 @@ from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold.counting.counting import count
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.formats.reading import load_file
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, ids_of_bytes, symbols_to_bytes
 from hf_scaffold.text.corpus import Corpus
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, pre_tokenizer_of
 from hf_scaffold.text.symbols import BYTE_TOKENS, Affixes, Pair
-from hf_scaffold.tokenizer.loading import load_json, load_pretrained, require_ids
+from hf_scaffold.tokenizer.loading import load_pretrained, require_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -51,7 +52,7 @@ def as_fast_or_scaffold(tokenizer: Any) -> PreTrainedTokenizerFast:
     if isinstance(tokenizer, str | os.PathLike):
         path = Path(tokenizer)
         if path.is_file():
-            tokenizer = load_json(path)
+            tokenizer = load_file(path)
         else:
             tokenizer = load_pretrained(os.fspath(tokenizer), AutoTokenizer.from_pretrained)
     if isinstance(tokenizer, Tokenizer):

@@ -52,7 +52,7 @@ def extend(
 
     Args:
         tokenizer: A BPE tokenizer of transformers or `tokenizers`, Scaffold-BPE or not; or a folder, name or
-            tokenizer.json of one.
+            file of one, as for `audit_tokenizer`.
         corpus: Text as for `count`, split as the tokenizer does; or PreTokenCounts that were.
         vocab_size: Ids to have in the end, added tokens included.
         min_frequency: Stop before merging a pair that occurs less often.

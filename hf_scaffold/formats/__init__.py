@@ -1,0 +1,1 @@
+"""Files that other programs keep a tokenizer in: SentencePiece's, tiktoken's, GGUF."""
