@@ -4,6 +4,7 @@ Some load our class, whose ids are exact; the others read tokenizer.json, which 
 that is in `PROGRAMS`.
 """
 
+import base64
 import contextlib
 import copy
 import json
@@ -23,6 +24,7 @@ Reader = Callable[[Path, Texts], tuple[Lists, Texts]]
 EXACT = "exact"
 RAW = "raw"  # as `tokenizers` runs tokenizer.json
 MERGES_ONLY = "merges only"  # the same without `ignore_merges`
+STRINGS = "strings"  # plain BPE that merges whatever two tokens together spell a third
 REFUSED = "refused"
 
 BYTES = ("gpt2-digits", "gpt2", "llama3")
@@ -185,19 +187,14 @@ def transformers_js(folder: Path, texts: Texts) -> tuple[Lists, Texts]:
 
 # ---- llama.cpp
 
-# The names that llama.cpp's conversion script gives to pre-tokenizers that split as ours do.
-LLAMA_CPP_NAMES = {"gpt2-digits": "smollm", "gpt2": "gpt-2", "llama3": "llama-bpe"}
-
 
 def llama_cpp(folder: Path, texts: Texts) -> tuple[Lists, Texts]:
     """By the server in xllamacpp, which is llama.cpp; from GGUF with a model of no use."""
     import xllamacpp
 
-    if folder.name not in LLAMA_CPP_NAMES:
-        raise ValueError("such a vocabulary needs SentencePiece's scores, which tokenizer.json doesn't have")
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "model.gguf")
-        write_gguf(folder, path, LLAMA_CPP_NAMES[folder.name])
+        write_gguf(os.fspath(folder), path)
         settings = xllamacpp.CommonParams()
         settings.model.path, settings.n_ctx, settings.warmup, settings.port = os.fspath(path), 64, False, 0
         server = xllamacpp.Server(settings)
@@ -212,23 +209,19 @@ def llama_cpp(folder: Path, texts: Texts) -> tuple[Lists, Texts]:
         return ids, [ask("detokenize", tokens=row)["content"] for row in ids]
 
 
-def write_gguf(folder: Path, path: Path, pre_tokenizer: str, width: int = 64) -> None:
-    """The vocabulary and merges of tokenizer.json, with one layer of zeros: the server loads nothing less."""
+def write_gguf(tokenizer: Any, path: Path, width: int = 64) -> None:
+    """What `hf-scaffold export` writes, with one layer of zeros: the server loads nothing less."""
     import numpy as np
-    from gguf import GGUFWriter, TokenType
+    from gguf import GGUFWriter
 
-    content = json.loads((folder / "tokenizer.json").read_bytes())
-    vocab, merges = content["model"]["vocab"], content["model"]["merges"]
-    special = {token["content"] for token in content["added_tokens"]}
-    tokens = sorted(vocab, key=vocab.__getitem__)
+    from hf_scaffold.evaluation.models import as_fast_or_scaffold
+    from hf_scaffold.lifecycle.exporting import gguf_vocabulary
+    from hf_scaffold.lifecycle.plain_engines import Source
+
+    vocabulary, _ = gguf_vocabulary(Source(as_fast_or_scaffold(tokenizer), raw=True))
+    tokens = vocabulary.tokens
     writer = GGUFWriter(path, "llama")
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(pre_tokenizer)
-    writer.add_token_list(tokens)
-    writer.add_token_types([TokenType.CONTROL if t in special else TokenType.NORMAL for t in tokens])
-    writer.add_token_merges([" ".join(pair) for pair in merges])
-    writer.add_eos_token_id(vocab["<|endoftext|>"])
-    writer.add_add_bos_token(False)
+    vocabulary.add_to(writer)
     writer.add_vocab_size(len(tokens))
     writer.add_context_length(64)
     writer.add_block_count(1)
@@ -248,6 +241,37 @@ def write_gguf(folder: Path, path: Path, pre_tokenizer: str, width: int = 64) ->
     writer.close()
 
 
+# ---- from other exports
+
+
+def sentencepiece(folder: Path, texts: Texts) -> tuple[Lists, Texts]:
+    import sentencepiece
+
+    import hf_scaffold as hs
+
+    with tempfile.TemporaryDirectory() as scratch:
+        model = hs.export(os.fspath(folder), Path(scratch, "exported.model"), "sentencepiece").paths[0]
+        processor = sentencepiece.SentencePieceProcessor(model_file=os.fspath(model))
+    ids = processor.encode(texts)
+    return ids, processor.decode(ids)
+
+
+def tiktoken(folder: Path, texts: Texts) -> tuple[Lists, Texts]:
+    import tiktoken
+
+    import hf_scaffold as hs
+
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch, "exported.tiktoken")
+        ranks, beside = hs.export(os.fspath(folder), path, "tiktoken", raw=True).paths
+        pairs = [line.split() for line in ranks.read_bytes().splitlines()]
+        settings = json.loads(beside.read_bytes())
+    by_token = {base64.b64decode(token): int(rank) for token, rank in pairs}
+    encoding = tiktoken.Encoding(mergeable_ranks=by_token, **settings)
+    ids = encoding.encode_ordinary_batch(texts)
+    return ids, encoding.decode_batch(ids)
+
+
 # ---- all of them
 
 
@@ -258,18 +282,19 @@ class Program:
     Args:
         read: Ids and decoded texts.
         packages: What has to be installed; the first one's version is shown.
-        sees: EXACT, RAW, MERGES_ONLY or REFUSED, by the pre-tokenizer's preset.
-        from_json: Whether it reads tokenizer.json, and knows nothing of our class.
+        sees: EXACT, RAW, MERGES_ONLY, STRINGS or REFUSED, by the pre-tokenizer's preset.
+        reads: What of a tokenizer it reads.
         apart: Whether it needs the environment of tokenizers 1.0.
     """
 
     read: Reader
     packages: tuple[str, ...]
     sees: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(PRESETS, EXACT))
-    from_json: bool = False
+    reads: str = "our class"
     apart: bool = False
 
 
+JSON = "tokenizer.json"
 ALL_RAW = dict.fromkeys(PRESETS, RAW)
 PROGRAMS = {
     "transformers": Program(transformers, ("transformers",)),
@@ -278,19 +303,28 @@ PROGRAMS = {
     "TRL": Program(trl, ("trl", "torch")),
     "datasets": Program(datasets, ("datasets",)),
     "datatrove, our ScaffoldTokenizer": Program(datatrove_of_ours, ("datatrove",)),
-    "datatrove, its DocumentTokenizer": Program(datatrove, ("datatrove",), ALL_RAW, True),
-    "tokenizers, backend_tokenizer": Program(tokenizers, ("tokenizers",), ALL_RAW, True),
-    "tokenizers 1.0": Program(tokenizers, ("tokenizers",), ALL_RAW, True, True),
+    "datatrove, its DocumentTokenizer": Program(datatrove, ("datatrove",), ALL_RAW, JSON),
+    "tokenizers, backend_tokenizer": Program(tokenizers, ("tokenizers",), ALL_RAW, JSON),
+    "tokenizers 1.0": Program(tokenizers, ("tokenizers",), ALL_RAW, JSON, True),
     "gigatoken": Program(
-        gigatoken, ("gigatoken",), ALL_RAW | {"gpt2-digits": REFUSED, "metaspace": MERGES_ONLY}, True
+        gigatoken, ("gigatoken",), ALL_RAW | {"gpt2-digits": REFUSED, "metaspace": MERGES_ONLY}, JSON
     ),
-    "fastokens": Program(fastokens, ("fastokens",), ALL_RAW | {"metaspace": REFUSED}, True),
-    "transformers.js": Program(transformers_js, (), ALL_RAW | {"metaspace": MERGES_ONLY}, True),
+    "fastokens": Program(fastokens, ("fastokens",), ALL_RAW | {"metaspace": REFUSED}, JSON),
+    "transformers.js": Program(transformers_js, (), ALL_RAW | {"metaspace": MERGES_ONLY}, JSON),
+    "SentencePiece": Program(
+        sentencepiece,
+        ("sentencepiece", "google"),  # protobuf
+        dict.fromkeys(BYTES, REFUSED) | {"metaspace": EXACT},
+        "export",
+    ),
+    "tiktoken": Program(
+        tiktoken, ("tiktoken",), dict.fromkeys(BYTES, STRINGS) | {"metaspace": REFUSED}, "export"
+    ),
     "llama.cpp": Program(
         llama_cpp,
         ("xllamacpp", "gguf"),
-        {"gpt2-digits": MERGES_ONLY, "gpt2": MERGES_ONLY, "llama3": RAW, "metaspace": REFUSED},
-        True,
+        {"gpt2-digits": MERGES_ONLY, "gpt2": MERGES_ONLY, "llama3": RAW, "metaspace": STRINGS},
+        "export",
     ),
 }
 

@@ -166,7 +166,7 @@ def decoding(runs: Sequence[Run], texts: Texts) -> str:
 
 
 def row(name: str, runs: Run, cells: dict[str, str], texts: Texts) -> list[str]:
-    source = "tokenizer.json" if PROGRAMS[name].from_json else "our class"
+    source = PROGRAMS[name].reads
     decoded = decoding([runs[preset] for preset in BYTES if "ids" in runs[preset]], texts)
     return [name, runs["version"], source, *(cells[preset] for preset in PRESETS), decoded]
 

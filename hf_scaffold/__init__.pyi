@@ -30,6 +30,8 @@ from .evaluation.tables import TokenizerComparison as TokenizerComparison
 from .evaluation.tables import compare_tokenizers as compare_tokenizers
 from .lifecycle.conversion import Conversion as Conversion
 from .lifecycle.conversion import convert_tokenizer as convert_tokenizer
+from .lifecycle.exporting import Export as Export
+from .lifecycle.exporting import export as export
 from .lifecycle.extension import extend as extend
 from .lifecycle.pruning import Pruning as Pruning
 from .lifecycle.pruning import prune as prune

@@ -249,6 +249,13 @@ def save_stock(path):
     hs.train_baseline("bpe", counts, 400).save_pretrained(path)
 
 
+def save_characters(folder):
+    given = {"alphabet": "chars", "unk_token": "<unk>", "byte_fallback": True}
+    hs.train_tokenizer([text_of("characters")], 600, **given).save_pretrained(
+        folder / "my-metaspace-tokenizer"
+    )
+
+
 def save_files_of_others(folder):
     import sentencepiece
 
@@ -285,13 +292,14 @@ READERS = {
     "my-tokenizer": lambda folder: save_trained(folder / "my-tokenizer"),
     "my-old-tokenizer": lambda folder: save_stock(folder / "my-old-tokenizer"),
     "my-model": save_model,
+    "my-metaspace-tokenizer": save_characters,
     "their.model": save_files_of_others,
     "gpt2-like-folder": lambda folder: save_stock(folder / "gpt2-like-folder"),
 }
 NEEDS = {
     "adapting.md": ["my-model", "my-tokenizer"],
     "counting.md": ["corpus/", "web.parquet"],
-    "export.md": ["books/", "their.model"],
+    "export.md": ["books/", "my-tokenizer", "my-metaspace-tokenizer", "their.model"],
     "programs.md": ["my-tokenizer"],
     "README.md": ["books/", "other.txt", "held-out.txt", "my-old-tokenizer", "gpt2-like-folder"],
     "report.md": ["books/", "other.txt"],
@@ -306,7 +314,7 @@ MADE = {
         *("shards/shard-00000.bin", "shards/index.json", "my-larger-tokenizer/scaffold.json"),
         "my-smaller-tokenizer/scaffold.json",
     ],
-    "export.md": ["longer/scaffold.json"],
+    "export.md": ["longer/scaffold.json", "my.model", "my.gguf", "my-raw-tokenizer/tokenizer.json"],
     "programs.md": ["for-transformers-js/scaffold.json"],
     "report.md": ["report.html"],
     "shards.md": ["shards/shard-00000.bin", "joined/index.json"],

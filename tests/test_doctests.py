@@ -43,7 +43,7 @@ WITHOUT_EXAMPLES = {
     "counting.characters": f"{ELSEWHERE}train",
     "errors": "names alone",
     "formats.reading": "it needs files, which tests/formats has",
-    "formats.sentencepiece": "it needs models, which tests/formats has",
+    "lifecycle.plain_engines": f"{ELSEWHERE}export",
     "model_card": "a name that stays",
     "native.calls": f"{ELSEWHERE}ScaffoldTokenizerFast",
     "native.contract": "names alone",

@@ -469,6 +469,39 @@ def _require_new_tokenizer_folder(folder: Path) -> None:
             raise typer.BadParameter(f"{folder} has the artifact of another tokenizer; give a new folder")
 
 
+@app.command(epilog=_example("export my-tokenizer --format tiktoken --raw -o my-tokenizer.tiktoken"))
+def export(
+    tokenizer: options.AnyTokenizer,
+    format: options.ExportFormat,
+    output: options.ExportedFile,
+    corpus: options.MeasuredCorpus = None,
+    raw: options.Raw = False,
+    text_field: options.FieldOption = "text",
+    num_workers: options.WorkersOption = None,
+) -> None:
+    """Write a BPE tokenizer as another program's file; tokens keep their ids.
+
+    SentencePiece gives the exact ids of a Scaffold-BPE. tiktoken and llama.cpp know nothing of demolishing:
+    with --raw they get the plain BPE that comes near. What is there is replaced once all is complete.
+    """
+    from hf_scaffold.cli import views
+    from hf_scaffold.lifecycle import exporting
+
+    with options.about("--output"):
+        (require_writable if format == "raw" else require_writable_file)(output)
+    start = time.perf_counter()
+    exported = exporting.export(
+        tokenizer,
+        output,
+        format,
+        raw=raw,
+        corpus=corpus,
+        text_field=text_field,
+        num_workers=num_workers,
+    )
+    views.show_export(exported, time.perf_counter() - start)
+
+
 @app.command(epilog=_example("adapt my-model --tokenizer my-tokenizer -o my-adapted-model"))
 def adapt(
     model_dir: options.ModelFolder,

@@ -513,6 +513,33 @@ AnyTokenizer = Annotated[
         show_default=False,
     ),
 ]
+ExportFormat = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="sentencepiece (a .model), tiktoken, gguf (for llama.cpp), or raw (a folder of the stock "
+        "class).",
+        show_default=False,
+    ),
+]
+ExportedFile = Annotated[
+    Path, typer.Option("--output", "-o", metavar="FILE", help="The file; of --format raw, the folder.")
+]
+MeasuredCorpus = Annotated[
+    list[Any] | None,
+    typer.Argument(
+        parser=file,
+        metavar="CORPUS",
+        help="Text to measure agreement on, where the program's ids aren't exact. [default: what training "
+        "measured, if that is of the same model]",
+        show_default=False,
+    ),
+]
+Raw = Annotated[
+    bool,
+    typer.Option("--raw", help="Write the file even if the program gives other ids than this tokenizer."),
+]
 ModelFolder = Annotated[
     Path,
     typer.Argument(

@@ -17,6 +17,7 @@ from hf_scaffold.training.artifact import ScaffoldBPE
 
 if TYPE_CHECKING:
     from hf_scaffold.adapting.adapting import Adaptation
+    from hf_scaffold.lifecycle.exporting import Export
     from hf_scaffold.report.report import Report
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
     from hf_scaffold.tokenizer.hub import Push
@@ -63,6 +64,21 @@ def show_derived(tokenizer: "ScaffoldTokenizerFast", folder: Path, seconds: floa
             ("tokenizer", str(folder)),
             ("tokens", f"{len(tokenizer):,}"),
             ("scaffold tokens", _scaffolds(n_scaffolds, len(tokenizer) + n_scaffolds)),
+            ("time", f"{seconds:.1f} s"),
+        ]
+    )
+
+
+def show_export(exported: "Export", seconds: float) -> None:
+    """After `export`: files, and how many ids are exact."""
+    share = exported.agreement
+    raw = "not measured; give CORPUS" if share is None else percent_down(share)
+    first, *others = exported.paths
+    terminal.facts(
+        [
+            ("written", str(first)),
+            *(("", str(path)) for path in others),
+            ("ids", "exact" if exported.exact else f"raw: agreement {raw}"),
             ("time", f"{seconds:.1f} s"),
         ]
     )

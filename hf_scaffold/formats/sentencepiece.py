@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Iterator
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE
@@ -15,6 +17,8 @@ from hf_scaffold._utils.strict_json import shown
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.formats.tiktoken import LONGEST
 from hf_scaffold.text.files import import_extra
+from hf_scaffold.text.pre_tokenizers import PreTokenizer
+from hf_scaffold.text.presets import is_metaspace
 from hf_scaffold.text.symbols import BYTE_TOKENS
 
 if TYPE_CHECKING:
@@ -29,6 +33,98 @@ _MODEL_TYPES = {1: "unigram", 3: "a model of words", 4: "a model of characters"}
 def messages() -> Any:
     """The module that knows the messages."""
     return import_extra("sentencepiece.sentencepiece_model_pb2", "sentencepiece")
+
+
+# ---- how text becomes what is merged
+
+
+class Spacing(NamedTuple):
+    """What SentencePiece does to a text, and where `tokenizers` cuts it after that.
+
+    Args:
+        charsmap: The table that normalizes it; empty for none.
+        removes_extra: Whether spaces at both ends go, and others are made one.
+        prefixed: Whether a space is put before it.
+        cuts: Before "spaces", before "runs" of spaces, or nowhere.
+    """
+
+    charsmap: bytes
+    removes_extra: bool
+    prefixed: bool
+    cuts: str
+
+    def pipeline(self) -> tuple[normalizers.Normalizer | None, pre_tokenizers.PreTokenizer]:
+        """The normalizer and the pre-tokenizer for it."""
+        steps: list[normalizers.Normalizer] = []
+        if self.charsmap:
+            steps.append(normalizers.Precompiled(self.charsmap))
+        if self.removes_extra:
+            steps += [normalizers.Replace(Regex(_ENDS), ""), normalizers.Replace(Regex(_SEVERAL), " ")]
+        if self.prefixed:
+            steps.append(normalizers.Prepend(SPACE))
+        splitting: pre_tokenizers.PreTokenizer = pre_tokenizers.Metaspace(
+            prepend_scheme="never", split=self.cuts == "spaces"
+        )
+        if self.cuts == "runs":
+            splitting = pre_tokenizers.Sequence([splitting, pre_tokenizers.Split(Regex(_RUNS), "isolated")])
+        return normalizers.Sequence(steps) if steps else None, splitting
+
+    @classmethod
+    def of(cls, pre_tokenizer: PreTokenizer) -> Spacing:
+        """What a pre-tokenizer and its normalizer do.
+
+        Raises:
+            ConfigurationError: SentencePiece can't do that.
+        Example:
+            >>> from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
+            >>> Spacing.of(get_pre_tokenizer("metaspace", alphabet="chars"))
+            Spacing(charsmap=b'', removes_extra=False, prefixed=True, cuts='spaces')
+        """
+        entry = json.loads(pre_tokenizer.to_json())
+        steps, splitting = _flat(entry["normalizer"], "normalizers"), entry["pre_tokenizer"]
+        charsmap = b64decode(steps.pop(0)["precompiled_charsmap"]) if _is(steps, "Precompiled") else b""
+        removes_extra = steps[:2] == [_replaced({"Regex": _ENDS}, ""), _replaced({"Regex": _SEVERAL}, " ")]
+        del steps[: 2 * removes_extra]
+        prefixed = steps[:1] == [{"type": "Prepend", "prepend": SPACE}]
+        del steps[:prefixed]
+        marked = steps[:1] == [_replaced({"String": " "}, SPACE)]
+        del steps[:marked]
+        scheme, cuts = _cuts_of(splitting, marked)
+        if steps or cuts is None or (prefixed and scheme != "never"):
+            raise ConfigurationError(f"SentencePiece can't split text as {pre_tokenizer} does")
+        return cls(charsmap, removes_extra, prefixed or scheme != "never", cuts)
+
+
+_ENDS, _SEVERAL, _RUNS = rf"\A +|[ {SPACE}]+\z", " {2,}", f"{SPACE}+[^{SPACE}]*"
+
+
+def _flat(entry: Any, key: str) -> list[Any]:
+    return [] if entry is None else list(entry[key]) if entry["type"] == "Sequence" else [entry]
+
+
+def _is(steps: list[Any], kind: str) -> bool:
+    return bool(steps) and steps[0]["type"] == kind
+
+
+def _replaced(pattern: dict[str, str], content: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+def _cuts_of(entry: Any, marked: bool) -> tuple[str, str | None]:
+    """When a pre-tokenizer puts "▁" before a text, and where it cuts; None: elsewhere."""
+    if entry is None or entry == _split({"String": SPACE}, "MergedWithNext"):
+        return "never", ("nowhere" if entry is None else "spaces") if marked else None
+    first, *others = _flat(entry, "pretokenizers")
+    if not is_metaspace(first):
+        return "never", None
+    if others:
+        runs = others == [_split({"Regex": _RUNS}, "Isolated")] and not first["split"]
+        return first["prepend_scheme"], "runs" if runs else None
+    return first["prepend_scheme"], "spaces" if first["split"] else "nowhere"
+
+
+def _split(pattern: dict[str, str], behavior: str) -> dict[str, Any]:
+    return {"type": "Split", "pattern": pattern, "behavior": behavior, "invert": False}
 
 
 # ---- reading
@@ -48,10 +144,9 @@ def read(path: Path) -> PreTrainedTokenizerFast:
         raise ConfigurationError(f"{path} can't be read as a tokenizer: {violation}")
     backend = Tokenizer(_model_of(proto))
     try:
-        backend.normalizer = _normalizer_of(proto.normalizer_spec)
+        backend.normalizer, backend.pre_tokenizer = _spacing_of(proto).pipeline()
     except Exception as error:  # of no narrower class
         raise ConfigurationError(f"{path} can't be read as a tokenizer: its charsmap: {error}") from None
-    backend.pre_tokenizer = _pre_tokenizer_of([p.piece for p in proto.pieces if p.type == NORMAL])
     backend.decoder = _decoder_of(proto)
     backend.add_tokens(
         [
@@ -132,29 +227,16 @@ def _model_of(proto: Any) -> BPE:
     )
 
 
-def _normalizer_of(spec: Any) -> normalizers.Normalizer | None:
-    steps: list[normalizers.Normalizer] = []
-    if spec.precompiled_charsmap:
-        steps.append(normalizers.Precompiled(spec.precompiled_charsmap))
-    if spec.remove_extra_whitespaces:
-        steps += [
-            normalizers.Replace(Regex(rf"\A +|[ {SPACE}]+\z"), ""),
-            normalizers.Replace(Regex(" {2,}"), " "),
-        ]
-    if spec.add_dummy_prefix:
-        steps.append(normalizers.Prepend(SPACE))
-    return normalizers.Sequence(steps) if steps else None
-
-
-def _pre_tokenizer_of(pieces: list[str]) -> pre_tokenizers.PreTokenizer:
-    """SentencePiece splits nothing: here text is cut where no piece goes on."""
-    if any(re.search(f"[^{SPACE}]{SPACE}", piece) for piece in pieces):
-        return pre_tokenizers.Metaspace(prepend_scheme="never", split=False)
+def _spacing_of(proto: Any) -> Spacing:
+    """SentencePiece cuts nothing: here text is cut where no piece goes on."""
+    pieces = [piece.piece for piece in proto.pieces if piece.type == NORMAL]
+    cuts = "spaces"
     if any(SPACE * 2 in piece for piece in pieces):
-        marked = pre_tokenizers.Metaspace(prepend_scheme="never", split=False)
-        by_runs = pre_tokenizers.Split(Regex(f"{SPACE}+[^{SPACE}]*"), "isolated")
-        return pre_tokenizers.Sequence([marked, by_runs])
-    return pre_tokenizers.Metaspace(prepend_scheme="never")
+        cuts = "runs"
+    if any(re.search(f"[^{SPACE}]{SPACE}", piece) for piece in pieces):
+        cuts = "nowhere"
+    spec = proto.normalizer_spec
+    return Spacing(spec.precompiled_charsmap, spec.remove_extra_whitespaces, spec.add_dummy_prefix, cuts)
 
 
 def _decoder_of(proto: Any) -> decoders.Decoder:
@@ -172,3 +254,43 @@ def _roles_of(proto: Any) -> Iterator[tuple[str, str]]:
     for role in ("unk", "bos", "eos", "pad"):
         if (token := getattr(proto.trainer_spec, f"{role}_piece")) in control:
             yield f"{role}_token", token
+
+
+# ---- writing
+
+
+def content(
+    pieces: Iterable[tuple[str, float, int]],
+    spacing: Spacing,
+    unknown: str,
+    roles: Mapping[str, str],
+    byte_fallback: bool,
+) -> bytes:
+    """A BPE model.
+
+    Args:
+        pieces: Text, score and type of each, by id.
+        spacing: What is done to text.
+        unknown: The one piece of type UNKNOWN.
+        roles: "bos", "eos" and "pad" to pieces of type CONTROL.
+        byte_fallback: Whether unknown characters become pieces of bytes.
+    """
+    proto = messages().ModelProto()
+    ids = {}
+    for token_id, (text, score, kind) in enumerate(pieces):
+        proto.pieces.add(piece=text, score=score, type=kind)
+        ids[text] = token_id
+    spec = proto.trainer_spec
+    spec.model_type, spec.vocab_size, spec.byte_fallback = _BPE, len(ids), byte_fallback
+    spec.unk_piece, spec.unk_id = unknown, ids[unknown]
+    for role in ("bos", "eos", "pad"):
+        setattr(spec, f"{role}_id", ids[roles[role]] if role in roles else -1)
+        if role in roles:
+            setattr(spec, f"{role}_piece", roles[role])
+    proto.normalizer_spec.name = "custom" if spacing.charsmap else "identity"
+    proto.normalizer_spec.precompiled_charsmap = spacing.charsmap
+    proto.normalizer_spec.add_dummy_prefix = spacing.prefixed
+    proto.normalizer_spec.remove_extra_whitespaces = spacing.removes_extra
+    proto.normalizer_spec.escape_whitespaces = True
+    written: bytes = proto.SerializeToString(deterministic=True)
+    return written

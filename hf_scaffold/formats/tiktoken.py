@@ -6,19 +6,21 @@ How text is split, and which tokens are special, tiktoken is told in Python. Her
 
 from __future__ import annotations
 
+import json
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer
-from tokenizers.pre_tokenizers import ByteLevel, PreTokenizer, Sequence, Split
+from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
+from tokenizers.pre_tokenizers import PreTokenizer as StockPreTokenizer
 
 from hf_scaffold._utils.arguments import LARGEST_ID
 from hf_scaffold._utils.strict_json import parse, shown
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
+from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
 from hf_scaffold.text.presets import GPT2_PATTERN, GPT4O_PATTERN, LLAMA3_PATTERN
 
 LONGEST = 256  # bytes of a token: a rule is looked for at each cut of it, so this bounds the cost of a file
@@ -40,7 +42,16 @@ _KNOWN = {
     "cl100k": _CL100K_PATTERN,
     "o200k": GPT4O_PATTERN,
 }
-_PRESETS = {GPT2_PATTERN: "gpt2", LLAMA3_PATTERN: "llama3", GPT4O_PATTERN: "gpt4o"}
+# One pattern in place of the preset's two steps: digits are cut off first, so that white space before one is
+# at the end of what is left.
+_GPT2_DIGITS_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?![^\s\p{N}])|\s+"
+_PATTERNS = {
+    "gpt2-digits": _GPT2_DIGITS_PATTERN,
+    "gpt2": GPT2_PATTERN,
+    "llama3": LLAMA3_PATTERN,
+    "gpt4o": GPT4O_PATTERN,
+}
+_PRESETS = {pattern: preset for preset, pattern in _PATTERNS.items()}
 
 
 def settings_path(path: Path) -> Path:
@@ -178,7 +189,7 @@ def _converted(ranks: dict[bytes, int], special_tokens: Mapping[str, int]) -> To
     return backend
 
 
-def _splitting_by(pattern: str, path: Path) -> PreTokenizer | None:
+def _splitting_by(pattern: str, path: Path) -> StockPreTokenizer | None:
     pattern = _SPELLINGS.get(pattern, pattern)
     if pattern in _PRESETS:
         return get_pre_tokenizer(_PRESETS[pattern]).pre_tokenizer
@@ -193,3 +204,59 @@ def _splitting_by(pattern: str, path: Path) -> PreTokenizer | None:
     except Exception as error:  # of no narrower class
         raise ConfigurationError(f"{settings_path(path)}: {shown(pattern)} is no pattern: {error}") from None
     return Sequence([by_matches, ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+# ---- writing
+
+
+def contents(
+    name: str, ranks: Mapping[bytes, int], pattern: str, special_tokens: Mapping[str, int]
+) -> dict[str, bytes]:
+    """A file of this name and the one beside it."""
+    lines = [b"%s %d\n" % (b64encode(token), rank) for token, rank in sorted(ranks.items(), key=_rank_of)]
+    beside = {"name": Path(name).stem, "pat_str": pattern, "special_tokens": dict(special_tokens)}
+    text = json.dumps(beside, ensure_ascii=False, indent=2) + "\n"
+    return {name: b"".join(lines), settings_path(Path(name)).name: text.encode()}
+
+
+def _rank_of(item: tuple[bytes, int]) -> int:
+    return item[1]
+
+
+def pattern_for(pre_tokenizer: PreTokenizer) -> str:
+    """The pattern by which tiktoken splits as a pre-tokenizer does.
+
+    Raises:
+        ConfigurationError: there is none.
+    Example:
+        >>> pattern_for(get_pre_tokenizer("gpt2")) == GPT2_PATTERN
+        True
+    """
+    pattern = _PATTERNS.get(pre_tokenizer.preset or "")
+    entry = json.loads(pre_tokenizer.to_json())
+    if pattern is None and entry["normalizer"] is None and pre_tokenizer.alphabet == "bytes":
+        pattern = _pattern_in(entry["pre_tokenizer"])
+    if pattern is None:
+        raise ConfigurationError(
+            f"tiktoken splits text by one pattern, without a normalizer; not as {pre_tokenizer} does"
+        )
+    return pattern
+
+
+def _pattern_in(entry: Any) -> str | None:
+    """That of a `Split`, with a `ByteLevel` that splits no further; what it doesn't match must vanish."""
+    split, *others = entry.get("pretokenizers", [entry])
+    pattern: str | None = split.get("pattern", {}).get("Regex")
+    names = ("type", "add_prefix_space", "use_regex")
+    rest = [[step.get(name) for name in names] for step in others]
+    if pattern is None or rest != [["ByteLevel", False, False]]:
+        return None
+    if split["behavior"] == "Removed" and split["invert"]:
+        return pattern
+    return pattern if split["behavior"] == "Isolated" and _covers(pattern) else None
+
+
+def _covers(pattern: str) -> bool:
+    """Whether it matches all of a text of all characters."""
+    text = "".join(chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000)
+    return not Split(Regex(pattern), "removed").pre_tokenize_str(text)

@@ -1042,3 +1042,33 @@ def test_closed_pipe_is_no_error(shared, tmp_path):
     err = process.stderr.read()
     process.stderr.close()
     assert (process.wait(timeout=60), err) == (1, b"")
+
+
+# ---- export
+
+
+def test_export(tmp_path, english_text, succeed, fail):
+    corpus, saved, path = tmp_path / "corpus.txt", tmp_path / "saved", tmp_path / "x.tiktoken"
+    corpus.write_text(english_text[:60_000], encoding="utf-8")
+    succeed("train", corpus, "--vocab-size", "600", "-o", saved)
+    as_ranks = "--format", "tiktoken", "-o", path
+    assert fail("export", saved, *as_ranks).endswith("--raw writes the file all the same\n")
+    assert "raw: agreement not measured; give CORPUS" in succeed("export", saved, *as_ranks, "--raw")
+    out = succeed("export", saved, corpus, *as_ranks, "--raw")
+    assert re.search(r"raw: agreement 9\d\.\d\d %", out)
+    assert "x.tiktoken.json" in out
+    out = succeed("export", saved, "--format", "raw", "-o", tmp_path / "stock")
+    assert re.search(r"raw: agreement 9\d\.\d\d %", out)
+    assert (tmp_path / "stock" / "tokenizer.json").is_file()
+    assert "has a Scaffold-BPE tokenizer" in fail("export", saved, "--format", "raw", "-o", saved)
+    assert f"--output: {tmp_path}: " in fail("export", saved, "--format", "gguf", "-o", tmp_path)
+
+
+def test_export_of_plain_bpe_is_exact(tmp_path, english_text, succeed):
+    (tmp_path / "corpus.txt").write_text(english_text[:60_000], encoding="utf-8")
+    succeed(
+        "train", tmp_path / "corpus.txt", "--vocab-size", "600", "--no-scaffold", "-o", tmp_path / "plain"
+    )
+    for form in ("tiktoken", "gguf"):
+        out = succeed("export", tmp_path / "plain", "--format", form, "-o", tmp_path / f"x.{form}")
+        assert re.search(r"ids +exact", out)
