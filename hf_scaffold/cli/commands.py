@@ -408,6 +408,7 @@ def extend(
     output_dir: options.TokenizerFolder,
     min_frequency: options.MinFrequency = 0,
     scaffold: options.Scaffold = True,
+    pre_tokenizer: options.OtherPreTokenizerOption = None,
     text_field: options.FieldOption = "text",
     num_workers: options.WorkersOption = None,
 ) -> None:
@@ -427,6 +428,7 @@ def extend(
             vocab_size,
             min_frequency=min_frequency,
             scaffold=scaffold,
+            pre_tokenizer=pre_tokenizer,
             text_field=text_field,
             num_workers=num_workers,
             show_progress=progress,

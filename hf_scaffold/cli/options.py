@@ -438,6 +438,16 @@ BytePreTokenizerOption = Annotated[
         show_default=False,
     ),
 ]
+OtherPreTokenizerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--pre-tokenizer",
+        metavar="NAME",
+        help="What splits the text to learn from, if not as the tokenizer does: metaspace keeps new tokens "
+        "within words where it doesn't split text, as with Llama 2, Mistral and Gemma.",
+        show_default=False,
+    ),
+]
 Tables = Annotated[
     list[Any],
     typer.Argument(

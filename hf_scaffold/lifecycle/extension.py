@@ -19,11 +19,12 @@ from hf_scaffold._utils.arguments import (
     whole,
 )
 from hf_scaffold.counting.characters import Characters
-from hf_scaffold.counting.counts import PreTokenCounts
+from hf_scaffold.counting.counts import PreTokenCounts, PreTokenizerLike
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.evaluation.models import Model, as_fast_or_scaffold, counts_for, whole_model
 from hf_scaffold.lifecycle.conversion import agreements, like, public_merges, public_model, scaffold_of
 from hf_scaffold.text.corpus import Corpus
+from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
 from hf_scaffold.training.parts import derive_demolish_map
 from hf_scaffold.training.trainer import hardly_reached, why_stopped
 
@@ -41,6 +42,7 @@ def extend(
     *,
     min_frequency: int = 0,
     scaffold: bool = True,
+    pre_tokenizer: PreTokenizerLike | None = None,
     text_field: str = "text",
     num_workers: int | None = None,
     show_progress: bool | Callable[[int, int | None], object] = False,
@@ -57,6 +59,9 @@ def extend(
         vocab_size: Ids to have in the end, added tokens included.
         min_frequency: Stop before merging a pair that occurs less often.
         scaffold: False: none of the new tokens is a scaffold either, as in plain BPE.
+        pre_tokenizer: What splits the text to learn from, as for `count`, after the tokenizer's own
+            normalizer. None: as the tokenizer does. Those of Llama 2, Mistral and Gemma don't split at all,
+            so new tokens may span words, which "metaspace" prevents. Raw agreement is then not measured.
         text_field, num_workers, show_progress: As for `train_tokenizer`.
     Returns:
         ScaffoldTokenizerFast: with pipeline, special tokens, template and settings of the old one. Smaller
@@ -84,6 +89,9 @@ def extend(
         raise ConfigurationError(
             f"vocab_size is {vocab_size:,}, but the tokenizer has {n_ids:,} ids already; raise vocab_size"
         )
+    own = model.pre_tokenizer
+    if pre_tokenizer is not None:
+        model = replace(model, pre_tokenizer=get_pre_tokenizer(pre_tokenizer, own.normalizer, own.alphabet))
     counts = counts_for(model, corpus, text_field, num_workers)
     loop = _loop(model, scaffolds, counts, vocab_size - n_ids, min_frequency, scaffold)
     n_less = n_ids - len(model.tokens) + len(scaffolds)  # ids of nothing, or of added tokens alone
@@ -94,7 +102,7 @@ def extend(
         reached = loop.scaffolds.count(False) + n_less
         why = why_stopped(outcome, min_frequency)
         warn(f"the vocabulary has {reached:,} ids instead of {vocab_size:,}: {why}")
-    return _extended(fast, n_ids, model, loop, counts)
+    return _extended(fast, n_ids, model, loop, counts if counts.pre_tokenizer == own else None)
 
 
 def _loop(
@@ -154,9 +162,9 @@ def _encoded(
 
 
 def _extended(
-    fast: PreTrainedTokenizerFast, n_ids: int, old: Model, loop: MergeLoop, counts: PreTokenCounts
+    fast: PreTrainedTokenizerFast, n_ids: int, old: Model, loop: MergeLoop, counts: PreTokenCounts | None
 ) -> ScaffoldTokenizerFast:
-    """The tokenizer that the loop has made."""
+    """The tokenizer that the loop has made; raw agreement is measured on `counts`, if there are any."""
     tokens = [token.decode() for token in loop.tokens]
     merges = [*old.merges, *((tokens[left], tokens[right]) for left, right in loop.merges)]
     hidden = [token for token, is_scaffold in zip(tokens, loop.scaffolds, strict=True) if is_scaffold]
@@ -169,7 +177,9 @@ def _extended(
     every = vocab | {token: n_ids + len(fresh) + i for i, token in enumerate(demolish)}
     model = replace(old, vocab=every, merges=merges)
     raw_merges = public_merges(model, vocab, dict(zip(tokens, loop.frequencies, strict=True)))
-    scaffold = scaffold_of(merges, demolish) | agreements(model, vocab, raw_merges, demolish, counts)
+    scaffold = scaffold_of(merges, demolish)
+    if counts is not None:
+        scaffold |= agreements(model, vocab, raw_merges, demolish, counts)
     if unused := [token for token in vocab if not model.can_be_made(token)]:
         scaffold["unused"] = unused
     return like(fast, public_model(model, vocab, raw_merges), scaffold, np.arange(n_ids))

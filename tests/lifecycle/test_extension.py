@@ -6,6 +6,7 @@ from pathlib import Path
 
 import oracle
 import pytest
+import shapes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
@@ -178,6 +179,47 @@ def test_everything_else_stays_as_it_was(is_scaffold, tmp_path, english_text, co
     loaded.native = False
     assert loaded(sample)["input_ids"] == ids
     assert len(ids) < len(old(sample)["input_ids"])
+
+
+@pytest.mark.parametrize("shape", ["Llama 2", "Mistral"])
+def test_new_tokens_stay_within_words_if_the_text_to_learn_from_is_split(shape, english_text):
+    """As SentencePiece learned the old ones; the tokenizer itself doesn't split text, and goes on not to."""
+    old, lines = shapes.SHAPES[shape](), english_text[150_000:200_000].splitlines()
+    split = Tokenizer.from_str(old.backend_tokenizer.to_str())
+    split.pre_tokenizer = pre_tokenizers.Metaspace()
+    size = len(old) + 80
+    expected = hs.extend(split, lines, size)
+    for corpus in (lines, hs.count(lines, pre_tokenizer=split, alphabet="chars")):
+        new = hs.extend(old, corpus, size, pre_tokenizer="metaspace")
+        assert new.scaffold["merges"] == expected.scaffold["merges"]
+        assert new.get_vocab() == expected.get_vocab()
+    before, after = (json.loads(tokenizer.backend_tokenizer.to_str()) for tokenizer in (old, new))
+    assert all(after[part] == before[part] for part in before.keys() - {"model"})
+    spanning = hs.extend(old, lines, size)
+    marked = [
+        sum("▁" in token[1:] for token in tokenizer.convert_ids_to_tokens(range(len(old), size)))
+        for tokenizer in (new, spanning)
+    ]
+    assert marked[0] == 0 < marked[1]
+    assert spanning.scaffold["raw_agreement"] > 0
+    assert new.scaffold["raw_agreement"] is None  # it would be that of words
+
+
+def test_text_to_learn_from_is_normalized_however_it_is_split():
+    old = shapes.SHAPES["Qwen2.5"]()
+    composed, decomposed = (
+        hs.extend(old, [text] * 9, len(old) + 3, pre_tokenizer="gpt2") for text in ("Xéé", "Xe\u0301e\u0301")
+    )
+    assert composed.get_vocab() == decomposed.get_vocab()
+
+
+def test_what_splits_the_text_is_for_the_symbols_of_the_tokenizer(english_text):
+    old = shapes.SHAPES["Mistral"]()
+    for of_bytes in ("gpt2", hs.get_pre_tokenizer("gpt2")):
+        with pytest.raises(hs.ConfigurationError, match="chars"):
+            hs.extend(old, ["hug"], len(old) + 1, pre_tokenizer=of_bytes)
+    with pytest.raises(hs.ConfigurationError, match="the counts were made with"):
+        hs.extend(old, hs.count(["a hug"]), len(old) + 1, pre_tokenizer="metaspace")
 
 
 def test_it_can_be_extended_again(english_text, code):
