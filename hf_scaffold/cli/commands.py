@@ -409,6 +409,7 @@ def extend(
     min_frequency: options.MinFrequency = 0,
     scaffold: options.Scaffold = True,
     pre_tokenizer: options.OtherPreTokenizerOption = None,
+    new_characters: options.NewCharacters = 0,
     text_field: options.FieldOption = "text",
     num_workers: options.WorkersOption = None,
 ) -> None:
@@ -429,6 +430,7 @@ def extend(
             min_frequency=min_frequency,
             scaffold=scaffold,
             pre_tokenizer=pre_tokenizer,
+            new_characters=new_characters,
             text_field=text_field,
             num_workers=num_workers,
             show_progress=progress,

@@ -438,6 +438,14 @@ BytePreTokenizerOption = Annotated[
         show_default=False,
     ),
 ]
+NewCharacters = Annotated[
+    int,
+    typer.Option(
+        "--new-characters",
+        metavar="N",
+        help="Give tokens to at most so many characters that have none, the most frequent ones.",
+    ),
+]
 OtherPreTokenizerOption = Annotated[
     str | None,
     typer.Option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +44,7 @@ def extend(
     min_frequency: int = 0,
     scaffold: bool = True,
     pre_tokenizer: PreTokenizerLike | None = None,
+    new_characters: int = 0,
     text_field: str = "text",
     num_workers: int | None = None,
     show_progress: bool | Callable[[int, int | None], object] = False,
@@ -62,14 +64,16 @@ def extend(
         pre_tokenizer: What splits the text to learn from, as for `count`, after the tokenizer's own
             normalizer. None: as the tokenizer does. Those of Llama 2, Mistral and Gemma don't split at all,
             so new tokens may span words, which "metaspace" prevents. Raw agreement is then not measured.
+        new_characters: Give tokens to at most this many characters of the text that have none, the most
+            frequent ones. Without a token a character goes on to be unknown, or bytes, and merges with
+            nothing: a vocabulary of characters needs this for another script.
         text_field, num_workers, show_progress: As for `train_tokenizer`.
     Returns:
         ScaffoldTokenizerFast: with pipeline, special tokens, template and settings of the old one. Smaller
-        than vocab_size where candidates run out, with a warning. The alphabet stays, too: a character that
-        has no token gets none.
+        than vocab_size where candidates run out, with a warning.
     Raises:
-        ConfigurationError: the model is not BPE, has that many ids already, or the counts are of another
-            pre-tokenizer.
+        ConfigurationError: the model is not BPE, has that many ids already, or no room for new characters;
+            or the counts are of another pre-tokenizer.
         CorpusError: nothing of the text is in the vocabulary.
     Cost: as `train`, to which encoding the distinct pre-tokens by the old merges adds little. Where tokens
         have several rules, as those made of tiktoken's files do, up to three or four times as long.
@@ -81,6 +85,7 @@ def extend(
         (['Arizona', "'s", 'Ġzon', 'Ġzone'], ['Arizona', 'Ġ', 'pug'])
     """
     vocab_size, min_frequency = whole("vocab_size", vocab_size, 1), whole("min_frequency", min_frequency, 0)
+    new_characters = whole("new_characters", new_characters, 0)
     scaffold, show_progress = flag("scaffold", scaffold), progress(show_progress, "tokens, vocab_size")
     fast = as_fast_or_scaffold(tokenizer)
     model, scaffolds = whole_model(fast)
@@ -93,8 +98,9 @@ def extend(
     if pre_tokenizer is not None:
         model = replace(model, pre_tokenizer=get_pre_tokenizer(pre_tokenizer, own.normalizer, own.alphabet))
     counts = counts_for(model, corpus, text_field, num_workers)
-    loop = _loop(model, scaffolds, counts, vocab_size - n_ids, min_frequency, scaffold)
     n_less = n_ids - len(model.tokens) + len(scaffolds)  # ids of nothing, or of added tokens alone
+    model = _with_characters(model, counts, new_characters, vocab_size - n_ids)
+    loop = _loop(model, scaffolds, counts, vocab_size - n_ids, min_frequency, scaffold)
     with progress_shown(show_progress, "Extending", " tokens") as report:
         outcome = loop.run(vocab_size - n_less, report and (lambda done: report(done + n_less, vocab_size)))
     loop.finish()
@@ -103,6 +109,33 @@ def extend(
         why = why_stopped(outcome, min_frequency)
         warn(f"the vocabulary has {reached:,} ids instead of {vocab_size:,}: {why}")
     return _extended(fast, n_ids, model, loop, counts if counts.pre_tokenizer == own else None)
+
+
+def _with_characters(model: Model, counts: PreTokenCounts, most: int, room: int) -> Model:
+    """The model with tokens for the most frequent characters that have none, in each place where they occur.
+
+    Args:
+        most: How many characters.
+        room: For how many tokens.
+    """
+    if not most:
+        return model
+    characters = Characters.of(counts, model.affixes)
+    known = model.vocab.keys() | model.added
+    lacking = {characters.symbol(key) for key in characters.occurring_keys} - known
+    forms = {
+        character: lacking.intersection(model.affixes.forms(character)) for character in characters.occurring
+    }
+    frequency = characters.frequencies(counts.counts)
+    chosen = sorted(filter(forms.get, forms), key=lambda character: (-frequency[character], character))[:most]
+    fresh = sorted({*chain.from_iterable(map(forms.__getitem__, chosen))}, key=lambda s: (len(s) > 1, s))
+    if len(fresh) > room:
+        raise ConfigurationError(
+            f"new_characters is {most:,}, which takes {len(fresh):,} tokens, but vocab_size leaves room for "
+            f"{room:,}; raise it, or lower new_characters"
+        )
+    first = max(model.vocab.values(), default=-1) + 1
+    return replace(model, vocab=model.vocab | {symbol: first + i for i, symbol in enumerate(fresh)})
 
 
 def _loop(

@@ -1,7 +1,7 @@
 """Symbols: what a pre-token is before the first merge, and how tokens are spelled."""
 
 from collections.abc import Iterable, Sequence
-from itertools import starmap
+from itertools import product, starmap
 from operator import add
 from typing import NamedTuple
 
@@ -28,6 +28,16 @@ class Affixes(NamedTuple):
     def mark(self, character: str, continues: bool, ends: bool) -> str:
         """The symbol of a character."""
         return f"{self.prefix if continues else ''}{character}{self.suffix if ends else ''}"
+
+    def forms(self, character: str) -> list[str]:
+        """The symbols that a character may be.
+
+        Example:
+            >>> Affixes("##").forms("x"), Affixes().forms("x")
+            (['x', '##x'], ['x'])
+        """
+        places = product((False, True), repeat=2)
+        return [*dict.fromkeys(self.mark(character, continues, ends) for continues, ends in places)]
 
     def join_all(self, pairs: Iterable[Pair]) -> list[str]:
         """The token that each pair merges into; the right one follows, so it begins with the prefix."""

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections import Counter
 from pathlib import Path
 
 import oracle
@@ -96,6 +97,46 @@ def test_characters_with_affixes(old, new, n_old, n_new, affixes):
     assert merges == reference.merges
     assert scaffolds == reference.scaffolds
     assert tokens == [*start.vocab, *(token for token in reference.vocab if token not in start.vocab)]
+
+
+other_texts = st.lists(st.sampled_from(["a", "b", "ab", "d", "e", "é", "de", "éd"]), min_size=1, max_size=8)
+other_tables = st.dictionaries(other_texts.map("".join), st.integers(1, 30), min_size=1, max_size=12)
+
+
+@given(
+    tables, other_tables, st.integers(0, 8), st.integers(1, 9), st.integers(0, 4), st.sampled_from(AFFIXES)
+)
+@settings(max_examples=250, deadline=None)
+@pytest.mark.filterwarnings("ignore:the vocabulary has")
+def test_characters_that_had_no_token(old, new, n_old, n_new, most, affixes):
+    """The most frequent ones become symbols, before anything merges; the others go on to vanish."""
+    prefix, suffix = affixes
+    named = {"continuing_subword_prefix": prefix or None, "end_of_word_suffix": suffix or None}
+    old = {**old, "abcabc": 1, "bca": 1, "cab": 1, "a": 1, "b": 1, "c": 1}  # each character in each place
+    alphabet = oracle.alphabet_of(old, {*"abc"}, prefix, suffix)
+    bpe = hs.train(table(old, "chars"), len(alphabet) + n_old, **named)
+    start = oracle.train(
+        in_symbols(old, prefix, suffix), len(alphabet) + n_old, alphabet=alphabet, prefix=prefix
+    )
+    frequency = Counter()
+    for text, n in new.items():
+        frequency.update({character: n * text.count(character) for character in {*text} - {*"abc"}})
+    new = {**new, "abc": 1}
+    chosen = {*sorted(frequency, key=lambda character: (-frequency[character], character))[:most]}
+    fresh = {s for symbols in in_symbols(new, prefix, suffix) for s in symbols if {*s} & chosen}
+    fresh = sorted(fresh, key=lambda symbol: (len(symbol) > 1, symbol))
+    vocab_size = bpe.vocab_size + len(fresh) + n_new
+    extended = hs.extend(bpe.to_tokenizer(), table(new, "chars"), vocab_size, new_characters=most)
+
+    n_symbols = len(alphabet)
+    start.expanded[n_symbols:n_symbols] = fresh
+    start.alphabet.extend(fresh)
+    reference = oracle.train(in_symbols(new, prefix, suffix), vocab_size, start=start, prefix=prefix)
+    merges, scaffolds, tokens = parts_of(extended)
+    assert merges == reference.merges
+    assert scaffolds == reference.scaffolds
+    assert tokens[: bpe.vocab_size + len(fresh)] == [*bpe.tokens, *fresh]
+    assert {*tokens} == {*reference.vocab}
 
 
 @given(tables, st.integers(1, 8), st.integers(1, 8))
@@ -248,6 +289,26 @@ def test_nothing_merges_with_what_has_no_token():
     assert new.scaffold["merges"] == [["a", "b"]]
     with pytest.warns(UserWarning, match="3 ids instead of 5: no pair of tokens is left"):
         assert hs.extend(backend, ["aXb"] * 9, 5).scaffold["merges"] == []
+
+
+@pytest.mark.filterwarnings("ignore:the vocabulary has")
+def test_another_script_needs_new_characters():
+    """Else it becomes bytes, which don't merge."""
+    old = shapes.SHAPES["Llama 2"]()
+    text = "தமிழ் மொழி தமிழ் மொழி"  # Tamil
+    assert not {*text.replace(" ", "")} & {*old.get_vocab()}
+    new = hs.extend(old, [text] * 9, len(old) + 20, pre_tokenizer="metaspace", new_characters=30)
+    assert new.tokenize(text) == ["▁தமிழ்", "▁மொழி"] * 2
+    ids = new(text)["input_ids"]
+    assert new.decode(ids, skip_special_tokens=True) == old.decode(
+        old(text)["input_ids"], skip_special_tokens=True
+    )
+    new.native = False
+    assert new(text)["input_ids"] == ids
+    with pytest.raises(
+        hs.ConfigurationError, match="takes 6 tokens, but vocab_size leaves room for 5; raise it"
+    ):
+        hs.extend(old, [text], len(old) + 5, new_characters=30)
 
 
 def test_text_never_merges_into_an_added_token(english_text):
