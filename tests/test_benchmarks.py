@@ -1,5 +1,6 @@
 """The benchmarks run, and find merges and ids of `tokenizers` equal to ours; they say so if they are not."""
 
+import argparse
 import importlib
 import json
 import math
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import toys
+
+import hf_scaffold as hs
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
@@ -276,3 +279,37 @@ def test_shards_are_compared_with_arrays(english_text, tmp_path):
     rows = [line.split(" | ") for line in output.splitlines()[2:]]
     assert [row[0] for row in rows] == ["| plain text", "| lines", "| JSON Lines", "| Parquet"]
     assert all(float(row[2]) > 0 for row in rows)  # so small a text is hardly worth starting shards
+
+
+def test_ways_to_new_tokens_are_compared(english_text, tmp_path):
+    old, new = tmp_path / "novel.txt", tmp_path / "code.txt"
+    old.write_text(english_text[:200_000], encoding="utf-8")
+    new.write_text(Path(json.decoder.__file__).read_text() + Path(argparse.__file__).read_text())
+    output = run("extending.py", old, new, "--vocab-size", "600", "--larger", "800")
+    rows = {cells[0]: cells[1:] for cells in (row[2:-2].split(" | ") for row in output.splitlines()[2:])}
+    assert {cells[0] for cells in rows.values()} == {"600", "800"}
+    reachable = {name: cells[1] for name, cells in rows.items()}
+    assert reachable["`hs.extend`"] == reachable["BPE continued: `scaffold=False`"] == "100.00%"
+    assert reachable["another tokenizer's tokens appended"] < "99"
+    of_code = {name: float(cells[3]) for name, cells in rows.items()}
+    assert (
+        of_code["the old tokenizer"] < of_code["another tokenizer's tokens appended"] < of_code["`hs.extend`"]
+    )
+
+
+def test_leaves_are_pruned_from_the_rarest_on(english_text, monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER)
+    extending = importlib.import_module("extending")
+    old = extending.plain(hs.count([english_text[:50_000]], pre_tokenizer="gpt2"), 400)
+    counts = hs.count([Path(argparse.__file__).read_text()], pre_tokenizer="gpt2")
+    pruned, larger = extending.leaf_pruned(old, counts, 430), hs.extend(old, counts, 460, scaffold=False)
+    vocab, merges = larger.get_vocab(), [(left, right) for left, right in larger.scaffold["merges"]]
+    for _ in range(30):  # everything is encoded anew before each goes
+        one = extending.with_model(old, {token: i for i, token in enumerate(vocab)}, merges)
+        evaluation = hs.evaluate(one, counts)
+        parts = {part for pair in merges for part in pair}
+        leaves = [token for token in vocab if token not in parts and token not in old.get_vocab()]
+        gone = min(leaves, key=lambda token: (evaluation.frequency(token), token))
+        del vocab[gone]
+        merges = [pair for pair in merges if "".join(pair) != gone]
+    assert pruned.convert_ids_to_tokens(range(430)) == sorted(vocab, key=vocab.__getitem__)
