@@ -24,6 +24,7 @@ from hf_scaffold.counting.workers import (
     splitting_for,
 )
 from hf_scaffold.errors import ConfigurationError, CorpusError
+from hf_scaffold.tables.files import arrow_table
 from hf_scaffold.tables.merging import TableSize, memory_for_rows, write_sum
 from hf_scaffold.tables.parts import Parts, join_parts
 from hf_scaffold.tables.rows import Rows, is_blank, left_out, without_longer
@@ -155,7 +156,8 @@ def count(
             tables = count_in_processes(documents, cutter, num_workers, n_bytes)
         tables = _checked(tables, max_pretoken_length, None if parts else describe_corpus(corpus))
         if output is not None and n_bytes is not None:
-            return write_sum(tables, place(output), cutter, parts, n_bytes=n_bytes)
+            in_arrow = ([arrow_table(rows)] for rows in tables)
+            return write_sum(in_arrow, place(output), cutter, parts, n_bytes=n_bytes)
         (rows,) = tables
     counts = PreTokenCounts(*rows, cutter, parts)
     return counts if output is None else save_table(counts, output)

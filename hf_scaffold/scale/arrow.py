@@ -1,4 +1,4 @@
-"""What workers of any engine do with text in Arrow, and what its driver does with their counts."""
+"""What workers of any engine do with text in Arrow: count it, or encode it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hf_scaffold._core.counter import PretokenCounter
-from hf_scaffold._utils.arguments import flag, shortened, string, strings, warn, whole
-from hf_scaffold._utils.files import naming, read_bytes, read_unmixed, refuse_missing_folder, saving
+from hf_scaffold._utils.arguments import flag, shortened, string, strings, whole
+from hf_scaffold._utils.files import read_bytes, read_unmixed, refuse_missing_folder
 from hf_scaffold.counting.workers import count_texts, splitting_for
 from hf_scaffold.engine.encoder import FILES, Encoder
-from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError, CountOverflowError
+from hf_scaffold.errors import ArtifactError, ConfigurationError, CorpusError
 from hf_scaffold.splitting.entries import Splitting
-from hf_scaffold.tables.files import arrow_table, columns, rows_of_arrow
-from hf_scaffold.tables.merging import TableSize, summed, write_table
-from hf_scaffold.tables.rows import check_rows, is_blank, left_out, rows_of, without_longer
+from hf_scaffold.tables.files import arrow_table, columns
+from hf_scaffold.tables.rows import rows_of, without_longer
 from hf_scaffold.text.files import import_extra, listed
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
 
@@ -76,7 +74,7 @@ class Tally:
         >>> tally = Tally(Counting.of("gpt2", None, None, 4))
         >>> tally.add([b"the cats", b"the dog"])
         >>> tally.take().to_pylist()
-        [{'pretoken': b' dog', 'count': 1}, {'pretoken': b'the', 'count': 2}, {'pretoken': b'', 'count': 1}]
+        [{'pretoken': b'', 'count': 1}, {'pretoken': b' dog', 'count': 1}, {'pretoken': b'the', 'count': 2}]
     """
 
     def __init__(self, counting: Counting) -> None:
@@ -107,7 +105,7 @@ class Tally:
         return n_distinct >= _MOST_DISTINCT or self._n_bytes >= _MOST_BYTES
 
     def take(self) -> Any:
-        """The rows as an Arrow table, sorted but for `LEFT_OUT` at the end; they are then no longer here."""
+        """The rows as an Arrow table, sorted, `LEFT_OUT` among them; they are then no longer here."""
         rows = rows_of(self._general) if self._native is None else self._native.table()
         self._start()
         n_left_out = 0
@@ -117,8 +115,8 @@ class Tally:
         if not n_left_out:
             return table
         pyarrow = import_extra("pyarrow", "parquet")
-        last = pyarrow.table([[LEFT_OUT], [min(n_left_out, 2**63 - 1)]], schema=pyarrow.schema(columns()))
-        return pyarrow.concat_tables([table, last])
+        first = pyarrow.table([[LEFT_OUT], [min(n_left_out, 2**63 - 1)]], schema=pyarrow.schema(columns()))
+        return pyarrow.concat_tables([first, table])
 
 
 @lru_cache(maxsize=1)  # once a process
@@ -369,73 +367,3 @@ def encode_batch(batch: Any, encoding: Encoding) -> Any:
     except UnicodeDecodeError as error:
         raise _not_utf8(encoding.column, error) from None
     return batch.select(names[:-1]).append_column(names[-1], ids)
-
-
-# ---- the driver
-
-
-def save_counts(tables: Iterable[Any], output: str | os.PathLike[str], counting: Counting) -> TableSize:
-    """Write the sum of what workers counted, some rows at a time; it takes its place once it is complete.
-
-    Args:
-        tables: Arrow tables in the order of pre-tokens, each a row once in a table; the last pre-token of one
-            may be the first of the next.
-    Raises:
-        CorpusError: there is no pre-token, or only white space.
-        CountOverflowError: a count is null, which stands for one beyond 2**63 - 1; names the pre-token.
-    """
-    path, pre_tokenizer = Path(output), PreTokenizer.from_json(counting.pre_tokenizer)
-    checked = _Checked(pre_tokenizer)
-    with saving(str(path.parent)) as staging, naming(path):
-        size = write_table(checked.rows(tables), Path(staging, path.name), pre_tokenizer, ())
-        if not size.n_distinct:
-            raise CorpusError("nothing to count: the texts gave no pre-tokens")
-        if checked.is_space:
-            raise CorpusError("nothing to count: the texts are all white space")
-    if checked.n_left_out:
-        warn(left_out(checked.n_left_out, counting.max_pretoken_length))
-    return size
-
-
-class _Checked:
-    """What workers counted, on its way into a table."""
-
-    def __init__(self, pre_tokenizer: PreTokenizer) -> None:
-        self.n_left_out, self.is_space = 0, True
-        self._alphabet = pre_tokenizer.alphabet
-        self._n_rows, self._last = 0, b""
-
-    def rows(self, tables: Iterable[Any]) -> Iterator[Any]:
-        """The rows of the table, each once."""
-        pyarrow = import_extra("pyarrow", "parquet")
-        schema = pyarrow.schema(columns())
-        held = schema.empty_table()  # the last row so far
-        for table in tables:
-            _refuse_overflow(table)
-            table = table.cast(schema)
-            if len(table) and len(held) and table["pretoken"][0] == held["pretoken"][0]:
-                again = summed(pyarrow.concat_tables([held, table.slice(0, 1)]))
-                held, table = again, table.slice(1)
-            rows = pyarrow.concat_tables([held, table]).combine_chunks()
-            n_passed = max(len(rows) - 1, 0)
-            held = rows.slice(n_passed)
-            for first in range(0, n_passed, _ROWS):
-                yield from self._passed(rows.slice(first, min(_ROWS, n_passed - first)))
-        yield from self._passed(held)
-
-    def _passed(self, rows: Any) -> Iterator[Any]:
-        if len(rows) and rows["pretoken"][0].as_py() == LEFT_OUT:
-            self.n_left_out, rows = rows["count"][0].as_py(), rows.slice(1)
-        if not len(rows):
-            return
-        found = rows_of_arrow(rows)
-        check_rows(found, self._alphabet, self._n_rows, self._last)
-        self._n_rows, self._last = self._n_rows + len(rows), rows["pretoken"][-1].as_py()
-        self.is_space = self.is_space and is_blank(found)
-        yield rows
-
-
-def _refuse_overflow(table: Any) -> None:
-    if table["count"].null_count:
-        pretoken = table.filter(table["count"].is_null())["pretoken"][0].as_py()
-        raise CountOverflowError(f"pre-token {pretoken!r} has a count beyond 2**63 - 1")

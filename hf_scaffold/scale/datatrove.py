@@ -106,8 +106,8 @@ class CountPretokens(PipelineStep):  # type: ignore[misc]  # datatrove is not th
         self._save(tally.take(), rank, world_size)
 
     def _save(self, table: Any, rank: int, world_size: int) -> None:
-        if len(table) and table["pretoken"][-1].as_py() == LEFT_OUT:
-            n_left_out, table = table["count"][-1].as_py(), table.slice(0, len(table) - 1)
+        if len(table) and table["pretoken"][0].as_py() == LEFT_OUT:
+            n_left_out, table = table["count"][0].as_py(), table.slice(1)
             self.stat_update("pretokens_left_out", value=n_left_out, unit="task")
             logger.warning(left_out(n_left_out, self.counting.max_pretoken_length))
         place = self.output_folder.resolve_paths("")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hf_scaffold._utils.arguments import knows_its_arguments, string
@@ -15,10 +14,8 @@ from hf_scaffold.scale.arrow import (
     encode_batch,
     load,
     refuse_missing,
-    save_counts,
 )
-from hf_scaffold.tables.files import columns
-from hf_scaffold.tables.merging import summed
+from hf_scaffold.scale.tallies import no_rows, packed, save_counts, sums
 from hf_scaffold.text.files import import_extra
 from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH
 
@@ -26,6 +23,7 @@ if TYPE_CHECKING:
     from ray.data import Dataset
     from tokenizers.normalizers import Normalizer
 
+    from hf_scaffold._utils.urls import Source
     from hf_scaffold.counting.counts import PreTokenizerLike
     from hf_scaffold.tables.merging import TableSize
 
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 @knows_its_arguments
 def count(
     dataset: Dataset,
-    output: str | os.PathLike[str],
+    output: Source,
     *,
     column: str = "text",
     pre_tokenizer: PreTokenizerLike | None = None,
@@ -42,14 +40,14 @@ def count(
     max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
     **map_batches: Any,
 ) -> TableSize:
-    """Count the pre-tokens of a column of text into a table on the driver's disk.
+    """Count the pre-tokens of a column of text into a table.
 
     The table is, byte for byte, the one that `hs.count` makes of the same documents, however they are
     divided into blocks. Tasks that Ray retries are counted once.
 
     Args:
         dataset: A row is a document.
-        output: The Parquet file to write, for `PreTokenCounts.load` and `hs.merge_counts`.
+        output: The Parquet file to write, a path or URL, for `PreTokenCounts.load` and `hs.merge_counts`.
         column: That of the text: strings, or UTF-8 as binary, without nulls.
         pre_tokenizer, normalizer, alphabet, max_pretoken_length: As for `hs.count`.
         map_batches: What `Dataset.map_batches` takes, for the tasks that count: num_cpus, memory,
@@ -59,7 +57,9 @@ def count(
             a null, or bytes that are not UTF-8; a CountOverflowError.
         CorpusError: Ray knows the columns, and there is no such one; or there is nothing to count.
         ConfigurationError: as `hs.count`.
-    Cost: one sort of the distinct pre-tokens of each block. The driver holds one block at a time.
+        OSError: the output can't be written.
+    Cost: one sort of the distinct pre-tokens of each block, in cells of thousands. The driver holds one block
+        of their sums at a time, and merges these on its disk, which takes the size of the table once more.
     """
     counting = Counting.of(pre_tokenizer, normalizer, alphabet, max_pretoken_length)
     string("column", column)
@@ -70,27 +70,19 @@ def count(
     counts = dataset.select_columns([column]).map_batches(
         _count, fn_args=(column, counting), batch_format="pyarrow", **options
     )
-    sums = counts.sort("pretoken").map_batches(summed, batch_format="pyarrow", batch_size=None)
-    with _in_order(sums):
-        tables = sums.iter_batches(batch_format="pyarrow", batch_size=None)
-        return save_counts(filter(len, tables), output, counting)
+    rows = counts.sort("first").map_batches(_sum, batch_format="pyarrow", batch_size=None)
+    tables = rows.iter_batches(batch_format="pyarrow", batch_size=None)
+    return save_counts(tables, output, counting)
 
 
 def _count(batch: Any, column: str, counting: Counting) -> Any:
     pyarrow = import_extra("pyarrow", "ray")
-    tables = [*count_batches([batch], column, counting)]
-    return pyarrow.concat_tables(tables) if tables else pyarrow.schema(columns()).empty_table()
+    tables = count_batches([batch], column, counting)
+    return pyarrow.concat_tables([packed(no_rows()), *map(packed, tables)])
 
 
-@contextmanager
-def _in_order(dataset: Dataset) -> Iterator[None]:
-    """Blocks come in the order of the sort, rather than as they are ready."""
-    options = dataset.context.execution_options
-    before, options.preserve_order = options.preserve_order, True
-    try:
-        yield
-    finally:
-        options.preserve_order = before
+def _sum(cells: Any) -> Any:
+    return import_extra("pyarrow", "ray").concat_tables(sums([cells]))
 
 
 @knows_its_arguments

@@ -15,8 +15,8 @@ from hf_scaffold.scale.arrow import (
     count_batches,
     encode_batch,
     refuse_missing,
-    save_counts,
 )
+from hf_scaffold.scale.tallies import in_one_cell, packed_by_bucket, save_counts, sums, unpacked
 from hf_scaffold.text.files import import_extra
 from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH
 
@@ -24,16 +24,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from tokenizers.normalizers import Normalizer
 
+    from hf_scaffold._utils.urls import Source
     from hf_scaffold.counting.counts import PreTokenizerLike
     from hf_scaffold.tables.merging import TableSize
 
-_PACKED_ROWS = 1 << 17  # of a table of counts, sent to the driver as one row of Spark's
+_CELL = "pretokens binary, lengths binary, counts binary"
 
 
 @knows_its_arguments
 def count(
     df: DataFrame,
-    output: str | os.PathLike[str],
+    output: Source,
     *,
     column: str = "text",
     pre_tokenizer: PreTokenizerLike | None = None,
@@ -41,68 +42,48 @@ def count(
     alphabet: str | None = None,
     max_pretoken_length: int | None = MAX_PRETOKEN_LENGTH,
 ) -> TableSize:
-    """Count the pre-tokens of a column of text into a table on the driver's disk.
+    """Count the pre-tokens of a column of text into a table.
 
     The table is, byte for byte, the one that `hs.count` makes of the same documents, however they are
     partitioned. Tasks that Spark retries or runs twice are counted once.
 
     Args:
         df: A row is a document.
-        output: The Parquet file to write, for `PreTokenCounts.load` and `hs.merge_counts`.
+        output: The Parquet file to write, a path or URL, for `PreTokenCounts.load` and `hs.merge_counts`.
         column: That of the text: strings, or UTF-8 as binary, without nulls.
         pre_tokenizer, normalizer, alphabet, max_pretoken_length: As for `hs.count`.
     Raises:
         CorpusError: there is no such column, it is no text, or there is nothing to count.
-        CountOverflowError: a sum is beyond 2**63 - 1; names the pre-token.
-        pyspark.errors.PythonException: a task failed; it quotes why: a null, bytes that are not UTF-8.
+        pyspark.errors.PythonException, py4j.protocol.Py4JJavaError: a task failed; it quotes why: a null,
+            bytes that are not UTF-8, a CountOverflowError.
         ConfigurationError: as `hs.count`.
-    Cost: one shuffle of the distinct pre-tokens of each partition, and one that sorts their sums. The driver
-        holds one partition of these at a time.
+        OSError: the output can't be written.
+    Cost: one shuffle of the distinct pre-tokens of each partition. The driver holds one partition of their
+        sums at a time, and merges these on its disk, which takes the size of the table once more.
     """
     import_extra("pyspark", "spark")  # says how to install it
-    from pyspark.sql import functions
-
     counting = Counting.of(pre_tokenizer, normalizer, alphabet, max_pretoken_length)
     _check_column(df, column)
     counts = df.select(column).mapInArrow(
-        partial(_count, column=column, counting=counting), "pretoken binary, count bigint"
+        partial(_count, column=column, counting=counting), f"first binary, {_CELL}, bucket int"
     )
-    # try_sum gives null where a sum overflows, whatever spark.sql.ansi.enabled is.
-    sums = counts.groupBy("pretoken").agg(functions.try_sum("count").alias("count")).orderBy("pretoken")
-    packed = sums.mapInArrow(_packed, "rows binary")
-    return save_counts(map(_unpacked, packed.toLocalIterator()), output, counting)
+    cells = counts.repartition("bucket").drop("bucket").sortWithinPartitions("first")
+    return save_counts(_taken(cells.mapInArrow(_sums, _CELL)), output, counting)
 
 
 def _count(batches: Iterable[Any], column: str, counting: Counting) -> Iterator[Any]:
-    pyarrow = import_extra("pyarrow", "spark")
-    schema = pyarrow.schema([("pretoken", pyarrow.binary()), ("count", pyarrow.int64())])
     for table in count_batches(batches, column, counting):
-        yield from table.cast(schema).to_batches()
+        yield from packed_by_bucket(table).to_batches()
 
 
-def _packed(batches: Iterable[Any]) -> Iterator[Any]:
-    """Rows in Arrow's own format, many in a cell: Spark would make a Python object of each."""
-    waiting: list[Any] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(map(len, waiting)) >= _PACKED_ROWS:
-            yield _cell(waiting)
-            waiting = []
-    if waiting:
-        yield _cell(waiting)
+def _sums(batches: Iterable[Any]) -> Iterator[Any]:
+    return map(in_one_cell, sums(batches))
 
 
-def _cell(batches: Sequence[Any]) -> Any:
+def _taken(df: DataFrame) -> Iterator[Any]:
     pyarrow = import_extra("pyarrow", "spark")
-    sink = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_stream(sink, batches[0].schema) as stream:
-        for batch in batches:
-            stream.write_batch(batch)
-    return pyarrow.RecordBatch.from_pydict({"rows": [sink.getvalue().to_pybytes()]})
-
-
-def _unpacked(row: Any) -> Any:
-    return import_extra("pyarrow", "spark").ipc.open_stream(bytes(row["rows"])).read_all()
+    for row in df.toLocalIterator():
+        yield unpacked(pyarrow.Table.from_pylist([row.asDict()]))
 
 
 @knows_its_arguments

@@ -16,9 +16,9 @@ from hf_scaffold._utils.files import folders_in, locked, made, naming, remove, s
 from hf_scaffold._utils.process import most_open_files
 from hf_scaffold._utils.urls import Place, Source, Url, place, temporary_folder
 from hf_scaffold.errors import ConfigurationError, CountOverflowError
-from hf_scaffold.tables.files import TableFile, TableWriter, arrow_table
+from hf_scaffold.tables.files import TableFile, TableWriter
 from hf_scaffold.tables.parts import Parts, join_parts
-from hf_scaffold.tables.rows import Rows, join_min_counts
+from hf_scaffold.tables.rows import join_min_counts
 from hf_scaffold.tables.sums import exact_sum
 from hf_scaffold.text.files import find_files, import_extra
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
@@ -112,16 +112,17 @@ def merge_files(
 
 
 def write_sum(
-    tables: Iterable[Rows],
+    tables: Iterable[Iterable[Any]],
     output: Place,
     pre_tokenizer: PreTokenizer,
     parts: Sequence[Parts] = (),
     *,
     n_bytes: int,
 ) -> TableSize:
-    """Add up tables, each in memory until it is written, into a file that is there once it is complete.
+    """Add up tables, each on the disk meanwhile, into a file that is there once it is complete.
 
     Args:
+        tables: For each its rows, in order, as Arrow tables of some rows at a time.
         n_bytes: Memory to merge in, as `memory_for_rows` gives it.
     Raises:
         CountOverflowError, OSError: as `merge_counts`.
@@ -130,8 +131,7 @@ def write_sum(
         files = []
         for number, rows in enumerate(tables):
             path = Path(folder, f"table-{number}")
-            with TableWriter(path, pre_tokenizer) as writer:
-                writer.write(arrow_table(rows))
+            write_table(rows, path, pre_tokenizer, ())
             files.append(TableFile(path))
         return _Merger(pre_tokenizer, folder, n_bytes, None).merge(files, output, parts)
 

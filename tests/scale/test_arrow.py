@@ -1,33 +1,25 @@
-"""What workers and drivers do with Arrow, without any engine."""
+"""What workers do with Arrow, without any engine."""
 
 import importlib
-import resource
 import subprocess
 import sys
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import toys
-from hypothesis import given
-from hypothesis import strategies as st
 from tokenizers.pre_tokenizers import Whitespace
 
 import hf_scaffold as hs
 from hf_scaffold.scale import arrow
-from hf_scaffold.scale.arrow import Counting, Encoding, count_batches, encode_batch, save_counts
-from hf_scaffold.tables.merging import summed
+from hf_scaffold.scale.arrow import Counting, Encoding, count_batches, encode_batch
+from hf_scaffold.scale.tallies import save_counts
 
 TEXTS = ["international bananas", "été 日本語", "", "hugs <|eos|> pug", "Arizona zone " * 9, " \n"]
 
 
 def counting_of(pre_tokenizer=None, max_pretoken_length=None):
     return Counting.of(pre_tokenizer, None, None, max_pretoken_length)
-
-
-def table_of(pretokens, counts):
-    return pa.table({"pretoken": pa.array(pretokens, pa.binary()), "count": pa.array(counts, pa.int64())})
 
 
 def saved_counts(texts, path, **options):
@@ -50,76 +42,10 @@ def test_tables_are_those_of_one_machine(kind, pre_tokenizer, most, monkeypatch,
     counted = [*count_batches(batches, "text", counting)]
     assert all(0 < len(table) <= 2 for table in counted)
     with pytest.warns(UserWarning, match=r"left out \d+ pre-tokens of more than 5 bytes"):
-        save_counts([summed(pa.concat_tables(counted))], tmp_path / "a", counting)
+        save_counts(counted, tmp_path / "a", counting)
     with pytest.warns(UserWarning, match="left out"):
         expected = saved_counts(TEXTS, tmp_path / "b", pre_tokenizer=pre_tokenizer, max_pretoken_length=5)
     assert (tmp_path / "a").read_bytes() == expected
-
-
-@given(st.lists(st.integers(0, 60), max_size=4))
-def test_the_driver_adds_up_where_one_table_ends_with_what_the_next_begins(tmp_path_factory, cuts):
-    folder = tmp_path_factory.mktemp("cut")
-    pretokens = [b"%02d" % i for i in range(30)]
-    rows = sorted(pretokens * 2)
-    ends = sorted({0, len(rows), *cuts})
-    tables = [summed(table_of(rows[begin:end], [1] * (end - begin))) for begin, end in pairwise(ends)]
-    size = save_counts(tables, folder / "a", counting_of())
-    hs.PreTokenCounts.from_mapping(dict.fromkeys(pretokens, 2)).save(folder / "b")
-    assert (folder / "a").read_bytes() == (folder / "b").read_bytes()
-    assert size[:3] == (30, 60, 120)
-
-
-def test_what_the_driver_refuses(tmp_path):
-    refused = [
-        ([table_of([b"a"], [None])], hs.CountOverflowError, r"b'a' has a count beyond"),
-        ([table_of([b"a"], [2**62])] * 2, hs.CountOverflowError, "b'a' has count 9223372036854775808"),
-        ([table_of([b"b"], [1]), table_of([b"a"], [1])], hs.CorpusError, "not sorted"),
-        ([], hs.CorpusError, "nothing to count: the texts gave no pre-tokens"),
-        ([table_of([], [])], hs.CorpusError, "nothing to count: the texts gave no pre-tokens"),
-        (
-            [table_of([b"\n", b" "], [1, 1])],
-            hs.CorpusError,
-            "nothing to count: the texts are all white space",
-        ),
-    ]
-    (tmp_path / "before").write_bytes(b"kept")
-    for tables, error, message in refused:
-        with pytest.raises(error, match=message):
-            save_counts(tables, tmp_path / "before", counting_of())
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"before": b"kept"}
-
-
-def test_a_full_disk_leaves_the_table_that_was_there(tmp_path):
-    """As a file that may not grow stands for it."""
-    output = tmp_path / "before"
-    output.write_bytes(b"kept")
-    rows = table_of([b"%07d" % i for i in range(300_000)], range(1, 300_001))
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))  # Python ignores its signal
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            save_counts([rows], output, counting_of())
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"before": b"kept"}
-
-
-def test_the_drivers_memory_does_not_grow_with_the_table(tmp_path):
-    program = """
-import resource, sys
-import pyarrow as pa
-from hf_scaffold.scale.arrow import Counting, save_counts
-def tables(n):
-    for first in range(0, n, 1 << 17):
-        names = [b"pre-token %020d" % i for i in range(first, min(first + (1 << 17), n))]
-        yield pa.table({"pretoken": pa.array(names, pa.large_binary()), "count": pa.array([1] * len(names))})
-for n in (1 << 18, 1 << 22):
-    save_counts(tables(n), sys.argv[1], Counting.of("gpt2", None, None, None))
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
-"""
-    command = [sys.executable, "-I", "-c", program, tmp_path / "counts.parquet"]
-    little, much = map(int, subprocess.check_output(command, text=True).split())
-    assert much - little < 64  # MB, where the table has 160
 
 
 def test_what_was_left_out_may_be_more_than_a_count(tmp_path):

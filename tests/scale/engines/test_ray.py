@@ -3,8 +3,12 @@
 import itertools
 import os
 import random
+import subprocess
+import sys
+import uuid
 
 import corpora
+import fsspec
 import processes
 import pyarrow as pa
 import pytest
@@ -20,6 +24,9 @@ from transformers import AutoTokenizer
 import hf_scaffold as hs
 from hf_scaffold.scale import ray as scale
 from hf_scaffold.scale.datatrove import CountPretokens, MergeCounts, ScaffoldTokenizer
+from hf_scaffold.scale.tallies import packed
+from hf_scaffold.tables.files import arrow_table
+from hf_scaffold.tables.rows import rows_of
 
 STORE = 200 << 20
 
@@ -104,6 +111,61 @@ def test_settings_of_both_are_those_of_one_machine(cluster, texts, saved, tmp_pa
     )
 
 
+def test_the_table_may_go_to_a_store(cluster, corpus, counted):
+    url = f"memory://{uuid.uuid4()}/counts.parquet"
+    scale.count(read(corpus, "parquet", 3), url)
+    assert fsspec.filesystem("memory").cat_file(url) == counted
+
+
+DRIVER = """
+import pathlib
+import re
+import sys
+import threading
+
+import ray
+
+from hf_scaffold.scale import ray as scale
+
+def texts(batch):
+    import random
+    def text(dice):
+        return " ".join("".join(dice.choices("abcdefghij", k=12)) for _ in range(5000))
+    return {"text": [text(random.Random(int(number))) for number in batch["id"]]}
+
+def own():  # without the object store, which all processes share
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(re.search(r"RssAnon:\\s+(\\d+)", status)[1]) >> 10
+
+def peak(n_documents):
+    found, over = [own()], threading.Event()
+    def look():
+        while not over.wait(0.01):
+            found.append(own())
+    thread = threading.Thread(target=look)
+    thread.start()
+    dataset = ray.data.range(n_documents, override_num_blocks=n_documents // 40).map_batches(texts)
+    n_rows = scale.count(dataset, sys.argv[2]).n_distinct
+    over.set()
+    thread.join()
+    return n_rows, max(found)
+
+ray.init(address=sys.argv[1], log_to_driver=False)
+print(*peak(80), *peak(800))
+"""
+
+
+def test_the_drivers_memory_does_not_grow_with_the_corpus(cluster, tmp_path):
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER, encoding="utf-8")
+    command = [sys.executable, script, cluster.address, tmp_path / "counts.parquet"]
+    output = subprocess.check_output(command, cwd=tmp_path, text=True).splitlines()[-1]
+    n_few, little, n_many, much = map(int, output.split())
+    assert n_few > 390_000
+    assert n_many > 3_900_000
+    assert much - little < 100  # MB, where the table has 120
+
+
 # ---- datatrove's executor
 
 
@@ -172,9 +234,7 @@ def test_tokenizers_that_do_not_travel(cluster, saved, tmp_path):
 
 def test_sums_that_overflow_are_refused(cluster, monkeypatch, tmp_path):
     def huge(batch, column, counting):
-        import pyarrow
-
-        return pyarrow.table({"pretoken": pyarrow.array([b"zone"], "large_binary"), "count": [2**61]})
+        return packed(arrow_table(rows_of({b"zone": 2**61})))
 
     monkeypatch.setattr(scale, "_count", huge)
     tables = [pa.table({"text": ["a"]})] * 4

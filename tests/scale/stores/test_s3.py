@@ -11,6 +11,10 @@ from test_urls import *  # noqa: F403  # its tests ask for `store`, which is ano
 from test_urls import contents, iter_documents, names_in, put
 
 import hf_scaffold as hs
+from hf_scaffold.scale.arrow import Counting
+from hf_scaffold.scale.tallies import save_counts
+from hf_scaffold.tables.files import arrow_table
+from hf_scaffold.tables.rows import rows_of
 
 
 @pytest.fixture
@@ -109,6 +113,18 @@ def test_a_table_whose_writer_is_killed(corpus, store, tmp_path):
     killed(tmp_path, f"{corpus}/*.txt", "-", url, 1)
     assert hs.PreTokenCounts.load(url) == hs.count(["older"])
     assert names_in(f"{store}-out") == ["counts.parquet"]
+
+
+def test_what_workers_counted(store, tmp_path):
+    texts = ["the cat", "the dog"]
+    tables, counting = [arrow_table(rows_of(hs.count([text]))) for text in texts], Counting.of(*[None] * 4)
+    save_counts(tables, f"{store}/counts.parquet", counting)
+    hs.count(texts).save(tmp_path / "counts.parquet")
+    assert contents(store) == {"counts.parquet": (tmp_path / "counts.parquet").read_bytes()}
+    with pytest.raises(FileNotFoundError, match="there is no s3://nobody"):
+        save_counts(
+            iter(lambda: 1 / 0, None), "s3://nobody/counts.parquet", Counting.of(None, None, None, None)
+        )
 
 
 @pytest.mark.parametrize("moment", [2, 4, 6])
