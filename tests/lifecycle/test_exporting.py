@@ -230,6 +230,27 @@ def test_a_model_of_sentencepiece_comes_back(english_text, texts, tmp_path):
     assert ours.encode(texts) == theirs.encode(texts)
 
 
+def test_a_model_of_sentencepiece_goes_on_with_scaffolds(english_text, texts, tmp_path):
+    """Its own library then runs Scaffold-BPE, after the spaces that it puts before texts."""
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(english_text[:100_000].splitlines()),
+        model_prefix=str(tmp_path / "theirs"),
+        model_type="bpe",
+        vocab_size=600,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        minloglevel=2,
+    )
+    extended = hs.extend(tmp_path / "theirs.model", texts, 900)
+    path = hs.export(extended, tmp_path / "ours.model", "sentencepiece").paths[0]
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    assert extended.scaffold["demolish"]
+    assert processor.encode(texts) == ids_of(extended, texts)
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "theirs.model"))
+    assert processor.id_to_piece([*range(600)]) == theirs.id_to_piece([*range(600)])
+
+
 def test_a_space_before_each_text_is_warned_of(english_text, tmp_path):
     tokenizer = of_characters(english_text, "byte_fallback", scaffold=True)
     with pytest.warns(UserWarning, match="SentencePiece puts a space before every text"):
