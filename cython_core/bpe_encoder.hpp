@@ -159,7 +159,7 @@ public:
             if (by_character_) {
                 if (encode_characters(*linear, bytes, n, work, out)) return;
             } else if (linear->encode(bytes, n, work.linear, work.interrupt)) {
-                for (const token_id_t token : work.linear.ids) replacements_.append(token, out);
+                replacements_.append(work.linear.ids, out);
                 return;
             }
         }

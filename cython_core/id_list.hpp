@@ -34,9 +34,10 @@ public:
     const void* data() const { return data_; }
     std::size_t size() const { return size_; }
 
-    // Throws std::overflow_error if an id has more bits than there are.
-    void append(const token_id_t* ids, std::size_t n) {
-        if (capacity_ - size_ < n) reserve(std::max(size_ + n, capacity_ + capacity_ / 2));
+    // Makes room for `n_expected` ids, if it needs more room at all. Throws std::overflow_error if an id has more bits than
+    // there are.
+    void append(const token_id_t* ids, std::size_t n, std::size_t n_expected) {
+        if (capacity_ - size_ < n) reserve(std::max({size_ + n, capacity_ + capacity_ / 2, n_expected}));
         if (is_short_) {
             shorten(ids, n, static_cast<std::uint16_t*>(data_) + size_);
         } else if (n != 0) {
@@ -86,6 +87,10 @@ private:
 // The ids of tasks 0, 1, 2, … in this order, whichever finishes first: joined, or to be taken task by task.
 class IdList {
 public:
+    // Call it before the first put(). Joined ids then find room made for so many tasks like those before: growing in
+    // small steps would touch most of the memory in small pages.
+    void expect(std::size_t n_tasks) { n_tasks_ = n_tasks; }
+
     // Lets take() give them, which stay where they are. Call it before the first put(); expects some n ids in all.
     void keep_apart(std::size_t n) {
         is_apart_ = true;
@@ -95,9 +100,9 @@ public:
     void put(std::size_t task, const token_id_t* ids, std::size_t n) {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (!is_apart_ && task == next_) {
-            ids_.append(ids, n);
             ++next_;
-            for (Piece piece; take_next(piece);) ids_.append(piece.ids, piece.n);
+            join({ids, n});
+            for (Piece piece; take_next(piece);) join(piece);
             if (early_.empty()) {
                 rooms_.clear();
                 n_room_ = 0;
@@ -126,6 +131,13 @@ public:
     }
 
 private:
+    // Those of the task before `next_`.
+    void join(const Piece& piece) {
+        const double part = static_cast<double>(next_) / static_cast<double>(n_tasks_);
+        const double n_expected = 1.125 * static_cast<double>(ids_.size() + piece.n) / part;
+        ids_.append(piece.ids, piece.n, static_cast<std::size_t>(n_expected));
+    }
+
     token_id_t* room_for(std::size_t n) {
         if (n > n_room_) {
             n_room_ = std::max(n, n_expected_);
@@ -146,7 +158,7 @@ private:
 
     std::mutex mutex_;
     bool is_apart_ = false;
-    std::size_t next_ = 0;
+    std::size_t next_ = 0, n_tasks_ = 0;
     std::map<std::size_t, Piece> early_;
     std::vector<LargeArray<token_id_t>> rooms_;
     token_id_t* room_ = nullptr;

@@ -49,6 +49,17 @@ public:
         }
     }
 
+    // The same for each of several.
+    void append(const std::vector<token_id_t>& tokens, std::vector<token_id_t>& out) const {
+        for (auto at = tokens.begin(); at != tokens.end(); ++at) {
+            const auto first = at;
+            at = std::find_if(first, tokens.end(), [&](token_id_t token) { return place_of(token) < span_; });
+            out.insert(out.end(), first, at);
+            if (at == tokens.end()) return;
+            append_parts(*at, out);
+        }
+    }
+
 private:
     struct Entry {
         token_id_t token;

@@ -126,7 +126,7 @@ public:
     // again after it threw.
     bool run(IdCache& cache, bool is_replaceable, Interrupt& interrupt) {
         if (tasks_.empty()) plan(cache, interrupt);
-        list_.ids().reserve(n_units_ / 2);
+        list_.expect(tasks_.size());
         run_on_threads(std::min(n_threads_, n_left()), interrupt, [&] {
             Worker(*this, cache, is_replaceable, interrupt).encode_until([] { return false; });
         });
