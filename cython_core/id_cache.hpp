@@ -133,13 +133,13 @@ public:
         return longest;
     }
 
-    // The replacement of a full cache: with the same content, and four slots for each pre-token expected, but at least
+    // The replacement of a full cache: with the same content, and two slots for each pre-token expected, but at least
     // twice as large; or, where it may not grow, empty, so that text of another kind finds room.
     std::shared_ptr<IdCache> successor(std::size_t n_expected) const {
         const bool may_grow = n_slots_ < LAST_SLOTS && !is_out_of_room_.load(std::memory_order_relaxed);
         if (!may_grow) return made(key_, n_slots_, std::make_shared<Estate>());
         std::size_t n_slots = n_slots_ * 2;
-        while (n_slots < LAST_SLOTS && n_expected > n_slots / 4) n_slots *= 2;
+        while (n_slots < LAST_SLOTS && n_expected > n_slots / 2) n_slots *= 2;
         const std::shared_ptr<IdCache> larger = made(key_, n_slots, estate_);
         Share all;
         for (std::size_t i = 0; i < n_slots_; ++i) all.n_uncounted += larger->put_copy(slots_[i]);
