@@ -25,7 +25,7 @@ def pruned_in_place(tokenizer):
 
 
 def converted(tokenizer, compact=True):
-    conversion = hs.convert_tokenizer(tokenizer, [shapes.text()], compact=compact)
+    conversion = hs.convert_tokenizer(tokenizer, shapes.text().splitlines(), compact=compact)
     return conversion.tokenizer, conversion.remap
 
 

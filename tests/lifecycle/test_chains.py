@@ -103,13 +103,13 @@ def test_each_step_of_a_chain_keeps_what_it_should(shape, chain, tmp_path):
 @pytest.mark.parametrize("shape", shapes.SHAPES)
 def test_an_audit_finds_what_a_conversion_takes_out(shape):
     tokenizer = shapes.SHAPES[shape]()
-    audit = hs.audit_tokenizer(tokenizer, [shapes.text()])
+    audit = hs.audit_tokenizer(tokenizer, shapes.text().splitlines())
     assert audit.scaffolds
-    conversion = hs.convert_tokenizer(tokenizer, [shapes.text()])
+    conversion = hs.convert_tokenizer(tokenizer, shapes.text().splitlines())
     assert conversion.audit == audit
     assert np.flatnonzero(conversion.remap < 0).tolist() == [token.id for token in audit.scaffolds]
     with pytest.raises(hs.ConfigurationError, match="is a Scaffold-BPE already"):
-        hs.audit_tokenizer(conversion.tokenizer, [shapes.text()])
+        hs.audit_tokenizer(conversion.tokenizer, shapes.text().splitlines())
 
 
 @pytest.mark.parametrize("kind", ["WordPiece", "Unigram"])
