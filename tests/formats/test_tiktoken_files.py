@@ -14,6 +14,7 @@ from hf_scaffold.text.byte_level import symbols_to_bytes
 from hf_scaffold.text.presets import GPT4O_PATTERN
 
 N_TOKENS = 700
+LINE_END = "x\n    "  # at the end of a text, where cl100k keeps white space together
 CL100K = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$"
     r"|\s*[\r\n]|\s+(?!\S)|\s"
@@ -23,7 +24,7 @@ PATTERNS = {"r50k_base": openai_public.r50k_pat_str, "cl100k_base": CL100K, "o20
 
 @pytest.fixture(scope="module")
 def ranks(english_text):
-    counts = hs.count([english_text[:200_000], *TEXTS], pre_tokenizer="gpt2")
+    counts = hs.count([english_text[:200_000], *TEXTS, *[LINE_END] * 300], pre_tokenizer="gpt2")
     tokens = hs.train(counts, N_TOKENS, scaffold=False).tokens
     return {symbols_to_bytes(token): rank for rank, token in enumerate(tokens)}
 
@@ -43,7 +44,7 @@ def ids_of(path, texts):
 def test_files_by_the_names_of_tiktoken_are_split_as_there(name, ranks, english_text, tmp_path):
     path = write(tmp_path / f"{name}.tiktoken", ranks)
     encoding = tiktoken.Encoding(name, pat_str=PATTERNS[name], mergeable_ranks=ranks, special_tokens={})
-    texts = [*TEXTS, english_text[200_000:300_000]]
+    texts = [*TEXTS, LINE_END, english_text[200_000:300_000]]
     assert ids_of(path, texts) == encoding.encode_ordinary_batch(texts)
     assert as_fast(path).get_vocab().keys() == {*map(tiktoken_spelling, ranks)}
     assert [as_fast(path).decode(ids) for ids in ids_of(path, texts)] == texts
