@@ -4,21 +4,24 @@
 
 The text is written as Parquet, of documents of some size, which come in batches of 4 MB. Each engine works on
 this machine, a task at a time, in turns of reading alone, of the bare functions on the same texts in the same
-worker processes, and of ours. The bare functions are `hs.count` of a task's documents, and
-`Encoder.encode_batch_to_arrays` of a batch's, on one thread. MB of text per second of CPU time:
+worker processes, and of ours; and on a quarter of the text likewise. The bare functions are `hs.count` of a
+task's documents, and `Encoder.encode_batch_to_arrays` of a batch's, on one thread. MB of text per second of
+CPU time:
 
     bare     the bare function alone
     worker   the Python processes that count or encode, with all that Arrow and the engine do in them;
              those of datatrove read, too
-    step     all processes of the engine, the driver's too, without what reading alone takes them
-    all      all processes of the engine
-    reading  all processes, where the text is read and thrown away
+    step     all processes of the engine, the driver's too, without what reading alone takes them: what the
+             whole text takes them longer than a quarter of it
+    reading  all processes, where the text is read and thrown away, likewise
 
-"wall" is MB per second on the clock; "start" is the CPU time of importing ours and loading the tokenizer, in
-a worker that has imported what the engine itself needs.
+"fixed" is the rest of the step's CPU time, which a text of any size takes; "wall" is MB per second on the
+clock, all of it; "start" is the CPU time of importing ours and loading the tokenizer, in a worker that has
+imported what the engine itself needs.
 """
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -27,6 +30,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,6 +44,7 @@ import hf_scaffold as hs
 
 ENGINES = ("spark", "ray", "datatrove")
 STEPS = ("read", "bare_count", "count", "bare_tokenize", "tokenize")
+CORPORA = ("quarter", "whole")
 BATCH = 4 << 20  # bytes of text
 N_FILES = 4
 VOCAB_SIZE = 32_000
@@ -125,7 +130,7 @@ class Bare:
 
 
 @contextmanager
-def spark(corpus: str, tokenizer: str, folder: str, rows: int) -> Iterator[Callable[[str], None]]:
+def spark(tokenizer: str, folder: str, rows: int) -> Iterator[Callable[[str, str], None]]:
     from pyspark.sql import SparkSession
 
     from hf_scaffold.scale import spark as scale
@@ -143,7 +148,6 @@ def spark(corpus: str, tokenizer: str, folder: str, rows: int) -> Iterator[Calla
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    df = session.read.parquet(corpus)
 
     def timed(what: str, function: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
         def run(batches: Any, **options: Any) -> Iterator[Any]:
@@ -165,7 +169,8 @@ def spark(corpus: str, tokenizer: str, folder: str, rows: int) -> Iterator[Calla
 
     scale._count, scale._encode = timed("count", scale._count), timed("tokenize", scale._encode)
 
-    def step(what: str) -> None:
+    def step(what: str, corpus: str) -> None:
+        df = session.read.parquet(corpus)
         if what == "count":
             scale.count(df, f"{folder}/counts.parquet")
             return
@@ -180,12 +185,14 @@ def spark(corpus: str, tokenizer: str, folder: str, rows: int) -> Iterator[Calla
 
 
 @contextmanager
-def ray(corpus: str, tokenizer: str, folder: str, rows: int) -> Iterator[Callable[[str], None]]:
+def ray(tokenizer: str, folder: str, rows: int) -> Iterator[Callable[[str, str], None]]:
     import ray
 
     from hf_scaffold.scale import ray as scale
 
-    os.environ |= {"RAY_worker_niceness": "0"}  # otherwise workers give way to all else on the machine
+    # Otherwise workers give way to all else on the machine; and end after a second without work, when nobody
+    # keeps their books.
+    os.environ |= {"RAY_worker_niceness": "0", "RAY_idle_worker_killing_time_threshold_ms": "600000"}
     ray.init(num_cpus=2, object_store_memory=1 << 30, include_dashboard=False, log_to_driver=False)
     ray.data.DataContext.get_current().enable_progress_bars = False
 
@@ -216,7 +223,7 @@ def ray(corpus: str, tokenizer: str, folder: str, rows: int) -> Iterator[Callabl
     scale._count, scale.Tokenize = timed_count, Timed
     options = {"batch_size": rows, "batch_format": "pyarrow"}
 
-    def step(what: str) -> None:
+    def step(what: str, corpus: str) -> None:
         dataset = ray.data.read_parquet(corpus)
         if what == "count":
             scale.count(dataset, f"{folder}/counts.parquet", batch_size=rows)
@@ -235,7 +242,7 @@ def ray(corpus: str, tokenizer: str, folder: str, rows: int) -> Iterator[Callabl
 
 
 @contextmanager
-def datatrove(corpus: str, tokenizer: str, folder: str, rows: int) -> Iterator[Callable[[str], None]]:
+def datatrove(tokenizer: str, folder: str, rows: int) -> Iterator[Callable[[str, str], None]]:
     from datatrove.executor import LocalPipelineExecutor
     from datatrove.pipeline.readers import ParquetReader
 
@@ -255,24 +262,27 @@ def datatrove(corpus: str, tokenizer: str, folder: str, rows: int) -> Iterator[C
 
         return run
 
-    steps = {
-        "read": [],
-        "count": [CountPretokens(f"{folder}/ranks")],
-        "tokenize": [ScaffoldTokenizer(f"{folder}/ids", tokenizer, batch_size=rows, shuffle_documents=False)],
-    }
     n_runs = 0
 
-    def step(what: str) -> None:
+    def step(what: str, corpus: str) -> None:
         nonlocal n_runs
         n_runs += 1
-        pipeline = [ParquetReader(corpus), *(steps.get(what) or [timed(what)] if what != "read" else [])]
-        logs = f"{folder}/logs-{n_runs}"
+        ranks, logs = f"{folder}/ranks-{n_runs}", f"{folder}/logs-{n_runs}"
+        steps = {
+            "read": [],
+            "count": [CountPretokens(ranks)],
+            "tokenize": [
+                ScaffoldTokenizer(f"{folder}/ids", tokenizer, batch_size=rows, shuffle_documents=False)
+            ],
+        }
+        pipeline = [ParquetReader(corpus), *steps.get(what, [timed(what)])]
         begin = time.process_time()
-        LocalPipelineExecutor(pipeline, tasks=N_FILES, workers=1, logging_dir=logs).run()
+        n_tasks = len(os.listdir(corpus))
+        LocalPipelineExecutor(pipeline, tasks=n_tasks, workers=1, logging_dir=logs).run()
         if not what.startswith("bare"):
             noted(folder, what, begin, time.process_time())
         if what == "count":
-            merging = [MergeCounts(f"{folder}/ranks", folder)]
+            merging = [MergeCounts(ranks, folder)]
             LocalPipelineExecutor(merging, tasks=1, workers=1, logging_dir=f"{logs}-merge").run()
 
     yield step
@@ -282,22 +292,22 @@ def datatrove(corpus: str, tokenizer: str, folder: str, rows: int) -> Iterator[C
 
 
 def child(spec: dict[str, Any]) -> None:
-    """One engine: prints the seconds of each step, the median of all rounds."""
+    """One engine: prints the seconds of each step on each corpus, the median of all rounds."""
     engine = {"spark": spark, "ray": ray, "datatrove": datatrove}[spec["engine"]]
     seconds: dict[str, list[Any]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # workers import from here, too, and the sources are not compiled
-        with engine(spec["corpus"], spec["tokenizer"], folder, spec["rows"]) as step:
+        with engine(spec["tokenizer"], folder, spec["rows"]) as step:
             for number in range(spec["rounds"] + 1):
-                for what in STEPS:
+                for what, name in product(STEPS, CORPORA):
                     for path in Path(folder).glob(f"{what}-*"):
                         path.unlink()
                     wall, cpu = time.perf_counter(), cpu_below(os.getpid())
-                    step(what)
+                    step(what, f"{spec['corpora']}/{name}")
                     wall, cpu = time.perf_counter() - wall, cpu_below(os.getpid()) - cpu
                     worker, alone = of_workers(folder, what)
                     if number:  # the first warms up
-                        seconds[what].append([wall, cpu, worker, alone])
+                        seconds[f"{name} {what}"].append([wall, cpu, worker, alone])
     medians = {
         what: [sorted(column)[len(column) // 2] for column in zip(*rows, strict=True)]
         for what, rows in seconds.items()
@@ -305,18 +315,19 @@ def child(spec: dict[str, Any]) -> None:
     print(json.dumps(medians))
 
 
-def written(text: str, size: int, folder: Path) -> tuple[str, int]:
-    """The corpus as Parquet, and the rows of a batch."""
+def written(text: str, size: int, folder: Path) -> int:
+    """Write the corpora as Parquet; returns the rows of a batch."""
     import pyarrow
     import pyarrow.parquet
 
     documents = [text[start : start + size] for start in range(0, len(text), size)]
-    (folder / "corpus").mkdir()
     rows = max(BATCH * len(documents) // len(text.encode()), 1)
-    for i in range(N_FILES):
-        table = pyarrow.table({"text": documents[i::N_FILES]})
-        pyarrow.parquet.write_table(table, folder / "corpus" / f"{i}.parquet", row_group_size=rows)
-    return str(folder / "corpus"), rows
+    for name in CORPORA:
+        (folder / name).mkdir()
+        for i in range(N_FILES if name == "whole" else 1):
+            table = pyarrow.table({"text": documents[i::N_FILES]})
+            pyarrow.parquet.write_table(table, folder / name / f"{i}.parquet", row_group_size=rows)
+    return rows
 
 
 START = """
@@ -354,7 +365,7 @@ COLUMNS = [
     "to bare",
     "step",
     "to bare",
-    "all",
+    "fixed, s",
     "reading",
     "wall",
     "start, ms",
@@ -364,15 +375,29 @@ COLUMNS = [
 def lines_of(engine: str, found: dict[str, Any], megabytes: float) -> Iterator[list[str]]:
     """The table's lines of an engine."""
     start = start_of(engine, found["tokenizer"], 5)
-    reading = found["read"][1]
+    more = megabytes * (1 - 1 / N_FILES)  # in the whole than in a quarter
+    cpu = [{what: found[f"{name} {what}"][1] for what in STEPS} for name in CORPORA]
+    reading = rate(more, cpu[1]["read"] - cpu[0]["read"])
     for what in ("count", "tokenize"):
-        wall, cpu, worker, _ = found[what]
-        bare = found[f"bare_{what}"][3]
-        bare, worker, step, cpu, read, wall = (
-            megabytes / seconds for seconds in (bare, worker, cpu - reading, cpu, reading, wall)
-        )
+        wall, _, worker, _ = found[f"whole {what}"]
+        bare, worker = rate(megabytes, found[f"whole bare_{what}"][3]), rate(megabytes, worker)
+        quarter, whole = (seconds[what] - seconds["read"] for seconds in cpu)
+        step, fixed = rate(more, whole - quarter), quarter - (whole - quarter) / (N_FILES - 1)
         rates = [f"{bare:.0f}", f"{worker:.0f}", f"{worker / bare:.2f}", f"{step:.0f}", f"{step / bare:.2f}"]
-        yield [engine, what, *rates, f"{cpu:.0f}", f"{read:.0f}", f"{wall:.0f}", f"{start:.0f}"]
+        yield [
+            engine,
+            what,
+            *rates,
+            f"{fixed:.1f}",
+            f"{reading:.0f}",
+            f"{megabytes / wall:.0f}",
+            f"{start:.0f}",
+        ]
+
+
+def rate(megabytes: float, seconds: float) -> float:
+    """MB/s; nan where less time went by than can be measured."""
+    return megabytes / seconds if seconds > 0 else math.nan
 
 
 def main(
@@ -395,9 +420,10 @@ def main(
         if tokenizer is None:
             tokenizer = f"{temporary}/tokenizer"
             hs.train_tokenizer([text], VOCAB_SIZE).save_pretrained(tokenizer)
-        corpus, rows = written(text, size, folder)
+        rows = written(text, size, folder)
         megabytes = len(text.encode()) / 1e6
-        given = {"corpus": corpus, "tokenizer": os.path.abspath(tokenizer), "rows": rows, "rounds": rounds}
+        tokenizer = os.path.abspath(tokenizer)
+        given = {"corpora": str(folder), "tokenizer": tokenizer, "rows": rows, "rounds": rounds}
         print(
             f"{megabytes:.0f} MB, {len(text) // size + 1:,} documents, batches of {rows} rows\n", flush=True
         )

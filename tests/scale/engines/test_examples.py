@@ -61,4 +61,5 @@ def test_the_benchmark(english_text, saved, tmp_path):
     for line, name in ((counting, "count"), (tokenizing, "tokenize")):
         engine, step, *cells = (cell.strip() for cell in line.strip("|").split("|"))
         assert (engine, step, len(cells)) == ("datatrove", name, 9)
-        assert all(float(cell) >= 0 for cell in cells)
+        bare, worker, *_, start = map(float, cells)
+        assert min(bare, worker, start) > 0
