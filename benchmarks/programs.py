@@ -64,14 +64,16 @@ def read_in_child(name: str, folders: Sequence[Path], texts: Path, tokenizers_1:
 # ---- tokenizers and texts
 
 
-def train(lines: Texts, preset: str, vocab_size: int, folder: Path) -> None:
+def train(lines: Texts, preset: str, vocab_size: int, folder: Path, every_split: bool = False) -> None:
     import hf_scaffold as hs
 
     end = "<|endoftext|>"
     alphabet = {} if preset in BYTES else {"alphabet": "chars", "byte_fallback": True, "unk_token": "<unk>"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # candidates may run out
-        tokenizer = hs.train_tokenizer(lines, vocab_size, pre_tokenizer=preset, eos_token=end, **alphabet)
+        tokenizer = hs.train_tokenizer(
+            lines, vocab_size, pre_tokenizer=preset, eos_token=end, every_split=every_split, **alphabet
+        )
     tokenizer.save_pretrained(folder)
 
 
@@ -174,6 +176,7 @@ def row(name: str, runs: Run, cells: dict[str, str], texts: Texts) -> list[str]:
 def main(
     corpora: Annotated[list[Path] | None, typer.Argument(help="Text files; each is measured alone.")] = None,
     vocab_size: int = 32_000,
+    every_split: Annotated[bool, typer.Option("--every-split", help="Train with every_split=True.")] = False,
     sample: Annotated[
         int, typer.Option(help="Bytes encoded of the text trained on, and of the rest.")
     ] = 300_000,
@@ -189,7 +192,9 @@ def main(
     wrong = []
     for corpus in corpora or [demo_text()]:
         with tempfile.TemporaryDirectory() as scratch:
-            wrong += compare(corpus, vocab_size, sample, only.split(";"), tokenizers_1, Path(scratch))
+            wrong += compare(
+                corpus, vocab_size, sample, only.split(";"), tokenizers_1, Path(scratch), every_split
+            )
     if wrong:
         print("\n".join(wrong))
         raise SystemExit(1)
@@ -202,14 +207,20 @@ def demo_text() -> Path:
 
 
 def compare(
-    corpus: Path, vocab_size: int, sample: int, names: Sequence[str], tokenizers_1: str | None, scratch: Path
+    corpus: Path,
+    vocab_size: int,
+    sample: int,
+    names: Sequence[str],
+    tokenizers_1: str | None,
+    scratch: Path,
+    every_split: bool = False,
 ) -> list[str]:
     """Print the table of a corpus; returns what is not as it is known to be."""
     lines, inside, outside = parts_of(corpus, sample)
     given = scratch / "texts.json"
     given.write_text(json.dumps([*inside, *outside]), encoding="utf-8")
     for preset in PRESETS:
-        train(lines, preset, vocab_size, scratch / preset)
+        train(lines, preset, vocab_size, scratch / preset, every_split)
     agreements = {preset: Agreement(scratch / preset) for preset in PRESETS}
     rows, wrong = [], []
     for name in names:

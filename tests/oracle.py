@@ -10,6 +10,7 @@ import itertools
 import struct
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 
 
 @dataclass
@@ -275,6 +276,42 @@ def raw_merges(trained, prefix="", suffix=""):
         if best is not None:
             rules.append(best[1:])
     return rules
+
+
+def every_split(merges, tokens, prefix="", suffix=""):
+    """The merges of the plain-BPE model over some tokens alone that has every split, by rank."""
+    first_rank = {join(a, b, prefix): rank for rank, (a, b) in reversed([*enumerate(merges)])}
+
+    def needs_others(token):
+        if token not in first_rank:
+            return token not in tokens
+        return token not in tokens or any(map(needs_others, merges[first_rank[token]]))
+
+    def rank_between(token, at):
+        """When the boundary goes that has so many characters of a token, prefix included, on its left."""
+        left, right = merges[first_rank[token]]
+        if at == len(left):
+            return first_rank[token]
+        if at < len(left):
+            return rank_between(left, at)
+        return rank_between(right, at - len(left) + len(prefix))
+
+    @cache
+    def rules_for(token):
+        if token not in tokens or token not in first_rank:
+            return {}
+        if not needs_others(token):
+            return {merges[first_rank[token]]: first_rank[token]}
+        first = len(prefix) + 1 if token.startswith(prefix) else 1
+        last = len(token) - len(suffix) - 1 if token.endswith(suffix) else len(token) - 1
+        splits = [(token[:at], prefix + token[at:]) for at in range(first, last + 1)]
+        return {(a, b): rank_between(token, len(a)) for a, b in splits if can_be_made(a) and can_be_made(b)}
+
+    def can_be_made(token):
+        return token in tokens and (token not in first_rank or bool(rules_for(token)))
+
+    places = [(rank, tokens.index(t), pair) for t in tokens for pair, rank in rules_for(t).items()]
+    return [pair for _, _, pair in sorted(places)]
 
 
 def scaffolding_with_dropout(symbols, merges, drops, prefix=""):

@@ -187,6 +187,7 @@ def train(
     continuing_subword_prefix: options.ContinuingPrefix = None,
     end_of_word_suffix: options.WordSuffix = None,
     scaffold: options.Scaffold = True,
+    every_split: options.EverySplit = False,
     log: options.Log = False,
     text_field: options.FieldOption = "text",
     num_workers: options.WorkersOption = None,
@@ -218,6 +219,7 @@ def train(
         continuing_subword_prefix=continuing_subword_prefix,
         end_of_word_suffix=end_of_word_suffix,
         scaffold=scaffold,
+        every_split=every_split,
         log=log,
     )
     start = time.perf_counter()
@@ -410,6 +412,7 @@ def extend(
     scaffold: options.Scaffold = True,
     pre_tokenizer: options.OtherPreTokenizerOption = None,
     new_characters: options.NewCharacters = 0,
+    every_split: options.EverySplit = False,
     text_field: options.FieldOption = "text",
     num_workers: options.WorkersOption = None,
 ) -> None:
@@ -431,6 +434,7 @@ def extend(
             scaffold=scaffold,
             pre_tokenizer=pre_tokenizer,
             new_characters=new_characters,
+            every_split=every_split,
             text_field=text_field,
             num_workers=num_workers,
             show_progress=progress,
@@ -446,6 +450,7 @@ def prune(
     vocab_size: options.PrunedSize,
     output_dir: options.TokenizerFolder,
     compact: options.Compact = False,
+    every_split: options.EverySplit = False,
     text_field: options.FieldOption = "text",
     num_workers: options.WorkersOption = None,
 ) -> None:
@@ -459,7 +464,13 @@ def prune(
     _require_new_tokenizer_folder(output_dir)
     start = time.perf_counter()
     pruned = pruning.prune(
-        tokenizer, corpus, vocab_size, compact=compact, text_field=text_field, num_workers=num_workers
+        tokenizer,
+        corpus,
+        vocab_size,
+        compact=compact,
+        every_split=every_split,
+        text_field=text_field,
+        num_workers=num_workers,
     )
     pruned.tokenizer.save_pretrained(output_dir)
     views.show_derived(pruned.tokenizer, output_dir, time.perf_counter() - start)

@@ -248,6 +248,14 @@ Scaffold = Annotated[
     bool,
     typer.Option("--scaffold/--no-scaffold", help="Train Scaffold-BPE, or plain BPE.", show_default=False),
 ]
+EverySplit = Annotated[
+    bool,
+    typer.Option(
+        "--every-split",
+        help="Let programs that read tokenizer.json alone agree more often: with every split of tokens that "
+        "need scaffolds.",
+    ),
+]
 Log = Annotated[
     bool, typer.Option("--log", help="Keep the training log, in DIR/artifact; see `inspect --history`.")
 ]

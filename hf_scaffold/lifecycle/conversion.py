@@ -21,6 +21,7 @@ from hf_scaffold.tables.sums import exact_sum
 from hf_scaffold.text.corpus import Corpus
 from hf_scaffold.text.symbols import Pair
 from hf_scaffold.tokenizer.post_processors import with_tokens
+from hf_scaffold.training import parts
 from hf_scaffold.training.agreement import rows_alike
 from hf_scaffold.training.parts import derive_demolish_map, raw_splits
 
@@ -51,6 +52,7 @@ def convert_tokenizer(
     corpus: Corpus | PreTokenCounts,
     *,
     compact: bool = False,
+    every_split: bool = False,
     text_field: str = "text",
     num_workers: int | None = None,
 ) -> Conversion:
@@ -64,6 +66,7 @@ def convert_tokenizer(
         compact: False: reserved tokens "<|unused_ID|>", which no text is encoded to, hold the freed ids, so
             that `len(tokenizer)` and the model's matrices stay as they are. True: the tokens that stay close
             up, in the order of their ids, and `remap` says which row of the embedding matrix goes where.
+        every_split: As for `TrainingSettings`.
     Returns:
         Conversion. With compact=True, for a model of transformers:
 
@@ -83,13 +86,13 @@ def convert_tokenizer(
         >>> conversion.tokenizer("hugug").tokens(), conversion.remap.tolist()
         (['hug', 'u', 'g'], [0, 1, 2, 3, -1, 5, 6])
     """
-    compact = flag("compact", compact)
+    compact, every_split = flag("compact", compact), flag("every_split", every_split)
     fast = as_fast(tokenizer)
     model = Model.of(fast)
     counts = counts_for(model, corpus, text_field, num_workers)
     found, frequencies = replay(model, counts)
     made, remap = without(
-        fast, model, [token.token for token in found.scaffolds], frequencies, counts, compact
+        fast, model, [token.token for token in found.scaffolds], frequencies, counts, compact, every_split
     )
     return Conversion(made, remap, found)
 
@@ -101,6 +104,7 @@ def without(
     frequencies: dict[str, int],
     counts: PreTokenCounts | None,
     compact: bool,
+    every_split: bool,
 ) -> tuple[ScaffoldTokenizerFast, NDArray[np.int64]]:
     """A tokenizer without ids for some merged tokens, which are demolished; and where each old id goes.
 
@@ -110,7 +114,7 @@ def without(
         gone: Every token without an id, scaffold tokens that have none now included.
         frequencies: How often tokens occur once all is merged; 0 for those that are missing.
         counts: What raw agreement is measured on; None: it isn't.
-        compact: As for `convert_tokenizer`.
+        compact, every_split: As for `convert_tokenizer`.
     """
     demolish = derive_demolish_map(model.merges, gone, model.affixes)
     every_id = fast.get_vocab()
@@ -127,7 +131,7 @@ def without(
         unused += reserved
     scaffold = scaffold_of(model.merges, demolish)
     scaffold["unused"] = sorted(unused, key=vocab.__getitem__)
-    merges = public_merges(model, vocab, frequencies)
+    merges = public_merges(model, vocab, frequencies, every_split)
     if counts is not None:
         scaffold |= agreements(model, vocab, merges, demolish, counts)
     return like(fast, public_model(model, vocab, merges), scaffold, remap), remap
@@ -147,26 +151,31 @@ def hole(token_id: int) -> str:
     return f"<|unused_{token_id}|>"
 
 
-def public_merges(model: Model, vocab: dict[str, int], frequencies: dict[str, int]) -> list[Pair]:
+def public_merges(
+    model: Model, vocab: dict[str, int], frequencies: dict[str, int], every_split: bool
+) -> list[Pair]:
     """Rules of plain BPE over the tokens that stay, for programs that know nothing of demolishing.
 
     Args:
         model: With all merges and tokens.
         vocab: The tokens that stay.
         frequencies: How often each token occurs once all is merged; 0 for those that are missing.
+        every_split: Several for a token, as for `TrainingSettings`.
     """
+    normal = [token for token in model.vocab if token in vocab and model.can_be_made(token)]
+    if every_split:
+        return parts.every_split(model.merges, normal, model.affixes)
     rules = list(zip(model.made, model.merges, strict=True))
     still_made = {
         token for token, (left, right) in rules if token in vocab and left in vocab and right in vocab
     }
-    normal = [token for token in model.vocab if token in vocab and model.can_be_made(token)]
-    splits = raw_splits(model.merges, normal, frequencies, model.affixes)
+    strongest = raw_splits(model.merges, normal, frequencies, model.affixes)
     merges: dict[Pair, None] = {}
     for token, pair in rules:
         if token in vocab and pair[0] in vocab and pair[1] in vocab:
             merges[pair] = None
-        elif token in splits and token not in still_made:
-            merges.setdefault(splits[token])
+        elif token in strongest and token not in still_made:
+            merges.setdefault(strongest[token])
     return list(merges)
 
 

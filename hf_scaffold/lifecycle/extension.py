@@ -45,6 +45,7 @@ def extend(
     scaffold: bool = True,
     pre_tokenizer: PreTokenizerLike | None = None,
     new_characters: int = 0,
+    every_split: bool = False,
     text_field: str = "text",
     num_workers: int | None = None,
     show_progress: bool | Callable[[int, int | None], object] = False,
@@ -67,6 +68,7 @@ def extend(
         new_characters: Give tokens to at most this many characters of the text that have none, the most
             frequent ones. Without a token a character goes on to be unknown, or bytes, and merges with
             nothing: a vocabulary of characters needs this for another script.
+        every_split: As for `TrainingSettings`, whatever the tokenizer has.
         text_field, num_workers, show_progress: As for `train_tokenizer`.
     Returns:
         ScaffoldTokenizerFast: with pipeline, special tokens, template and settings of the old one. Smaller
@@ -86,7 +88,8 @@ def extend(
     """
     vocab_size, min_frequency = whole("vocab_size", vocab_size, 1), whole("min_frequency", min_frequency, 0)
     new_characters = whole("new_characters", new_characters, 0)
-    scaffold, show_progress = flag("scaffold", scaffold), progress(show_progress, "tokens, vocab_size")
+    scaffold, every_split = flag("scaffold", scaffold), flag("every_split", every_split)
+    show_progress = progress(show_progress, "tokens, vocab_size")
     fast = as_fast_or_scaffold(tokenizer)
     model, scaffolds = whole_model(fast)
     n_ids = max(fast.get_vocab().values()) + 1
@@ -108,7 +111,8 @@ def extend(
         reached = loop.scaffolds.count(False) + n_less
         why = why_stopped(outcome, min_frequency)
         warn(f"the vocabulary has {reached:,} ids instead of {vocab_size:,}: {why}")
-    return _extended(fast, n_ids, model, loop, counts if counts.pre_tokenizer == own else None)
+    measured = counts if counts.pre_tokenizer == own else None
+    return _extended(fast, n_ids, model, loop, measured, every_split)
 
 
 def _with_characters(model: Model, counts: PreTokenCounts, most: int, room: int) -> Model:
@@ -195,7 +199,12 @@ def _encoded(
 
 
 def _extended(
-    fast: PreTrainedTokenizerFast, n_ids: int, old: Model, loop: MergeLoop, counts: PreTokenCounts | None
+    fast: PreTrainedTokenizerFast,
+    n_ids: int,
+    old: Model,
+    loop: MergeLoop,
+    counts: PreTokenCounts | None,
+    every_split: bool,
 ) -> ScaffoldTokenizerFast:
     """The tokenizer that the loop has made; raw agreement is measured on `counts`, if there are any."""
     tokens = [token.decode() for token in loop.tokens]
@@ -209,7 +218,8 @@ def _extended(
     vocab = dict(sorted(ids.items(), key=lambda item: item[1]))
     every = vocab | {token: n_ids + len(fresh) + i for i, token in enumerate(demolish)}
     model = replace(old, vocab=every, merges=merges)
-    raw_merges = public_merges(model, vocab, dict(zip(tokens, loop.frequencies, strict=True)))
+    frequencies = dict(zip(tokens, loop.frequencies, strict=True))
+    raw_merges = public_merges(model, vocab, frequencies, every_split)
     scaffold = scaffold_of(merges, demolish)
     if counts is not None:
         scaffold |= agreements(model, vocab, raw_merges, demolish, counts)

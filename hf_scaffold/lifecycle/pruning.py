@@ -48,6 +48,7 @@ def prune(
     *,
     tokens: Iterable[str | int] | None = None,
     compact: bool = False,
+    every_split: bool = False,
     text_field: str = "text",
     num_workers: int | None = None,
 ) -> Pruning:
@@ -64,6 +65,7 @@ def prune(
         tokens: Which to take out, in place of vocab_size: as they stand in the vocabulary, or ids. Then the
             corpus, if there is one, is only what raw agreement is measured on.
         compact: As for `convert_tokenizer`: False keeps ids, and reserves those of removed tokens.
+        every_split: As for `TrainingSettings`, whatever the tokenizer has.
         text_field, num_workers: As for `count`.
     Raises:
         ConfigurationError: the model is not BPE, so many tokens can't be taken out, or one of `tokens` can't.
@@ -77,7 +79,7 @@ def prune(
         >>> pruning.removed, pruning.tokenizer.tokenize("bunhugs")
         (('bun', 'hugs', 'pug'), ['b', 'u', 'n', 'hug', 's'])
     """
-    compact = flag("compact", compact)
+    compact, every_split = flag("compact", compact), flag("every_split", every_split)
     if isinstance(tokens, str):
         raise TypeError("tokens must be several, not a str; put it into a list: [token]")
     if (vocab_size is None) == (tokens is None):
@@ -97,7 +99,7 @@ def prune(
         audit, frequencies = replay(model, counts)
         first = {token.token for token in audit.scaffolds}
         removed += _least_used(model, scaffolds, known, first, frequencies, n_removed)
-    made, remap = without(fast, model, [*scaffolds, *removed], frequencies, counts, compact)
+    made, remap = without(fast, model, [*scaffolds, *removed], frequencies, counts, compact, every_split)
     return Pruning(made, remap, tuple(removed))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -138,7 +139,7 @@ def artifact_of(tokenizer: ScaffoldTokenizerFast) -> ScaffoldBPE:
     special_tokens = list(itertools.takewhile(fixed.__contains__, tokens))
     raw_merges = [(left, right) for left, right in model["merges"]]
     scaffold_tokens = sorted(scaffold["demolish"], key=lambda token: rank[first_rules[token]])
-    return ScaffoldBPE(
+    bpe = ScaffoldBPE(
         merges=merges,
         vocab={token: token_id for token_id, token in enumerate([*tokens, *scaffold_tokens])},
         demolish_map={token: tuple(scaffold["demolish"][token]) for token in scaffold_tokens},
@@ -155,6 +156,7 @@ def artifact_of(tokenizer: ScaffoldTokenizerFast) -> ScaffoldBPE:
         training=scaffold.get("training"),
         **settings,
     )
+    return bpe if bpe._raw_merges == raw_merges else replace(bpe, raw_splits={}, raw_merges=raw_merges)
 
 
 def special_tokens_in(kwargs: Mapping[str, Any]) -> list[str | AddedToken]:

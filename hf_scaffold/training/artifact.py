@@ -8,7 +8,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from hf_scaffold.training.files import (
     MERGES_FILE,
     MERGES_JSON_FILE,
     VOCAB_FILE,
+    merge_list,
     merges_text,
     pairs,
     read_json,
@@ -44,7 +45,7 @@ from hf_scaffold.training.files import (
     token_lists,
 )
 from hf_scaffold.training.log import life_of
-from hf_scaffold.training.parts import AGREEMENTS, CHARACTER_SETTINGS, Encoders, Parts
+from hf_scaffold.training.parts import AGREEMENTS, CHARACTER_SETTINGS, Encoders, Parts, every_split
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,6 +81,8 @@ class ScaffoldBPE(Encoders):
         raw_agreement_merges_only: As raw_agreement, of an engine that doesn't know `ignore_merges`.
         raw_agreement_unseen: As raw_agreement, for text like the corpus that was not trained on: an estimate
             (docs/algorithm.md).
+        raw_merges: All rules of `raw_model` in rank order, in place of raw_splits (see `with_every_split`);
+            None where raw_splits decide.
     Raises:
         ArtifactError: the parts contradict each other.
     Example:
@@ -188,8 +191,9 @@ class ScaffoldBPE(Encoders):
         """The plain BPE over normal tokens alone, for programs that know nothing of demolishing.
 
         An approximation: it agrees with `encode` on the share `raw_agreement` of pre-tokens. A token keeps
-        its own rule where both parts are normal tokens, else it gets the one in `raw_splits`, if any;
-        a pre-token that is a token as a whole is taken whole, unless tokens have a suffix.
+        its own rule where both parts are normal tokens, else it gets the one in `raw_splits`, if any; but
+        all rules are those in `raw_merges`, where there are some. A pre-token that is a token as a whole is
+        taken whole, unless tokens have a suffix.
         """
         public = {token: token_id for token_id, token in enumerate(self.tokens)}
         names = ("unk_token", "continuing_subword_prefix", "end_of_word_suffix")
@@ -229,6 +233,24 @@ class ScaffoldBPE(Encoders):
         for name, share in zip(AGREEMENTS, found, strict=True):
             object.__setattr__(measured, name, share)
         return measured
+
+    def with_every_split(self) -> ScaffoldBPE:
+        """This artifact with a `raw_model` that agrees with `encode` more often.
+
+        There, a token that needs scaffold tokens has a rule for every split into two tokens, not for the
+        strongest alone (docs/algorithm.md). `encode` stays as it is. Agreement is unknown then: measure it
+        with `agreement`; or train with every_split=True, which does.
+
+        Example:
+            >>> import hf_scaffold as hs
+            >>> counts = hs.PreTokenCounts.from_mapping({"hug": 10, "pug": 5, "hugs": 5, "hu": 3})
+            >>> bpe = hs.train(counts, vocab_size=260)
+            >>> bpe.scaffold_tokens, bpe.with_every_split().raw_merges
+            (['ug'], [('hu', 'g'), ('hug', 's'), ('h', 'u')])
+        """
+        unknown: dict[str, Any] = dict.fromkeys(AGREEMENTS)
+        rules = every_split(self.merges, self.tokens, self.affixes)
+        return replace(self, raw_splits={}, raw_merges=rules, **unknown)
 
     def with_sources(self, names: Iterable[str | os.PathLike[str]]) -> ScaffoldBPE:
         """This artifact with the names of its training text's files in `training`, without their folders.
@@ -298,6 +320,8 @@ class ScaffoldBPE(Encoders):
             "demolish": self.demolish_map,
             "raw_splits": self.raw_splits,
         }
+        if self.raw_merges is not None:
+            demolish["raw_merges"] = self.raw_merges
         if self.by_character:
             demolish |= {name: getattr(self, name) for name in CHARACTER_SETTINGS}
         merges_file, merges = MERGES_FILE, merges_text(self.merges)
@@ -355,6 +379,9 @@ class ScaffoldBPE(Encoders):
                 special_tokens=demolish["special_tokens"],
                 pre_tokenizer=PreTokenizer.from_json(json.dumps(demolish["pretokenizer"])),
                 raw_splits=pairs(demolish, "raw_splits"),
+                raw_merges=merge_list(demolish["raw_merges"], f"{path}: raw_merges")
+                if "raw_merges" in demolish
+                else None,
                 raw_agreement=demolish["raw_agreement"],
                 raw_agreement_merges_only=demolish.get("raw_agreement_merges_only"),  # not measured by 0.1.0
                 raw_agreement_unseen=demolish.get("raw_agreement_unseen"),

@@ -31,6 +31,8 @@ def check(bpe: Parts) -> None:
     _check_merges(bpe)
     _check_demolished_as_merged(bpe)
     _check_raw_splits(bpe)
+    _check_raw_merges(bpe)
+    _check_raw_agreements(bpe)
     _check_training(bpe)
     _check_log(bpe)
 
@@ -46,6 +48,8 @@ def _check_types(bpe: Parts) -> None:
         "special_tokens": isinstance(bpe.special_tokens, list) and _are_all(bpe.special_tokens, str),
         "pre_tokenizer": isinstance(bpe.pre_tokenizer, PreTokenizer),
         "raw_splits": _maps_to_tokens(bpe.raw_splits, pairs=True),
+        "raw_merges": bpe.raw_merges is None
+        or (isinstance(bpe.raw_merges, list) and are_tokens(bpe.raw_merges, pairs=True)),
         **{name: type(getattr(bpe, name)) in (int, float, NoneType) for name in AGREEMENTS},
         "stop_reason": isinstance(bpe.stop_reason, str | None),
         "unk_token": isinstance(bpe.unk_token, str | None),
@@ -238,6 +242,26 @@ def _check_raw_splits(bpe: Parts) -> None:
             raise ArtifactError(
                 f"raw_splits: {shown(part)}, in the split of {shown(token)}, is not a normal token"
             )
+
+
+def _check_raw_merges(bpe: Parts) -> None:
+    if (merges := bpe.raw_merges) is None:
+        return
+    if bpe.raw_splits:
+        raise ArtifactError("raw_splits: must be empty beside raw_merges, which hold all rules")
+    normal, known = {*bpe.tokens} - {*bpe.fixed_tokens}, set[Pair]()
+    for rank, (pair, token) in enumerate(zip(merges, bpe.affixes.join_all(merges), strict=True)):
+        for part in (*pair, token):
+            if part not in normal:
+                raise ArtifactError(f"raw_merges: {shown(part)}, in rule {rank}, is not a normal token")
+        if not pair[1].startswith(bpe.affixes.prefix):
+            raise ArtifactError(f"raw_merges: {shown(pair[1])}, in rule {rank}, doesn't continue a pre-token")
+        if pair in known:
+            raise ArtifactError(f"raw_merges: rule {rank}, {shown(pair)}, is there twice")
+        known.add(pair)
+
+
+def _check_raw_agreements(bpe: Parts) -> None:
     for name, share in bpe.raw_agreements.items():
         if not 0 <= share <= 1:
             raise ArtifactError(f"{name}: {share} is not a share between 0 and 1")

@@ -86,12 +86,16 @@ def merges_text(merges: Sequence[Pair]) -> str | None:
 
 def read_merges_json(folder: Path) -> list[Pair]:
     path = folder / MERGES_JSON_FILE
-    merges = _parse_json(path)
+    return merge_list(_parse_json(path), str(path))
+
+
+def merge_list(merges: Any, where: str) -> list[Pair]:
+    """Merges as JSON has them, from a file or entry."""
     if not isinstance(merges, list):
-        raise ArtifactError(f"{path}: holds a {type(merges).__name__}, not a list of merges")
+        raise ArtifactError(f"{where}: holds a {type(merges).__name__}, not a list of merges")
     for number, pair in enumerate(merges):
         if not isinstance(pair, list) or not are_tokens([tuple(pair)], pairs=True):
-            raise ArtifactError(f"{path}: merge {number}, {shown(pair)}, is not two tokens")
+            raise ArtifactError(f"{where}: merge {number}, {shown(pair)}, is not two tokens")
     return [(left, right) for left, right in merges]
 
 

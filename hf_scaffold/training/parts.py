@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -53,6 +54,7 @@ class Parts:
     log: TrainingLog | None = field(default=None, compare=False)
     raw_agreement_merges_only: float | None = None
     raw_agreement_unseen: float | None = None
+    raw_merges: list[Pair] | None = None
 
     @property
     def vocab_size(self) -> int:
@@ -164,7 +166,9 @@ class Encoders(Parts):
 
     @cached_property
     def _raw_rules(self) -> NDArray[np.int32]:
-        """The raw model's rules: for each normal token its first rule or, if it has one, its split."""
+        """The raw model's rules: `raw_merges`, or of each normal token its first rule or its split."""
+        if self.raw_merges is not None:
+            return self.as_ids(self.raw_merges, self.affixes.join_all(self.raw_merges))
         ranks, n_tokens = np.arange(len(self.rules), dtype=np.int32), self.vocab_size
         first = np.full(len(self.vocab), -1, np.int32)
         first[self.rules[::-1, 2]] = ranks[::-1]
@@ -319,3 +323,71 @@ def strongest_splits(
     parts = trainer.strongest_splits(texts, frequencies, rows, *affixes_as_bytes).T.tolist()
     found = zip(rows.tolist(), *parts, strict=True)
     return {tokens[row]: (tokens[left], tokens[right]) for row, left, right in found if left >= 0}
+
+
+def every_split(merges: Sequence[Pair], tokens: Iterable[str], affixes: Affixes = NO_AFFIXES) -> list[Pair]:
+    """Rules of plain BPE over the normal tokens alone; several for a token that needs scaffold tokens.
+
+    A token that its first rules make of symbols without scaffold tokens keeps its rules. Any other gets a
+    rule for every split into two tokens that such rules make. Its rank is that of the merge which removes
+    the boundary between the two where the token is made with scaffold tokens. So boundaries vanish in the
+    same order as in exact encoding.
+
+    Args:
+        merges: All rules in rank order.
+        tokens: The normal tokens; their order decides between rules of one rank.
+    Cost: for each token to split, a look-up for each distinct length of a token.
+    Example:
+        Of "h u g", the boundary between u and g goes first:
+
+        >>> every_split([("u", "g"), ("h", "ug"), ("h", "u")], ["g", "h", "u", "hug", "hu"])
+        [('hu', 'g'), ('h', 'u')]
+    """
+    made, order = affixes.join_all(merges), {token: place for place, token in enumerate(tokens)}
+    first_rank = dict(zip(reversed(made), reversed(range(len(made))), strict=True))
+    parts = order.keys() & {*chain.from_iterable(merges)}
+    reached = {part for part in parts if part not in first_rank or affixes.readings(part)}  # the symbols
+    ranks: dict[str, dict[Pair, int]] = {token: {} for token in order if token in first_rank}
+    for rank, (token, (left, right)) in enumerate(zip(made, merges, strict=True)):
+        if token in ranks and left in order and right in order:
+            ranks[token][left, right] = rank
+            if left in reached and right in reached and rank == first_rank[token]:
+                reached.add(token)
+    lengths = sorted({len(token) for token in order})
+
+    def remover(token: str, boundary: int) -> int:
+        """The rank of the merge that removes the boundary after so many characters of a token."""
+        found = len(merges)
+        # A part has a lower rank, but in rules that anyone may write, and where a string is a symbol, too.
+        while (rank := first_rank.get(token, found)) < found:
+            found, (left, right) = rank, merges[rank]
+            if boundary < len(left):
+                token = left
+            elif boundary > len(left):
+                token, boundary = right, boundary - len(left) + len(affixes.prefix)
+            else:
+                break
+        return found
+
+    # What is split into was made of fewer symbols, so it is known by then whether rules make it.
+    for token in sorted(ranks.keys() - reached, key=lambda token: (_n_symbols(token, affixes), order[token])):
+        splits = [pair for pair in _spellings(token, lengths, affixes) if reached.issuperset(pair)]
+        kept = {pair: rank for pair, rank in ranks[token].items() if reached.issuperset(pair)}
+        ranks[token] = kept | {pair: remover(token, len(pair[0])) for pair in splits}
+        if ranks[token]:
+            reached.add(token)
+    rules = [(rank, order[token], pair) for token, pairs in ranks.items() for pair, rank in pairs.items()]
+    return [pair for _, _, pair in sorted(rules)]
+
+
+def _n_symbols(token: str, affixes: Affixes) -> int:
+    return len(token) - len(affixes.prefix) * token.startswith(affixes.prefix)
+
+
+def _spellings(token: str, lengths: Sequence[int], affixes: Affixes) -> Iterator[Pair]:
+    """Every two strings that spell a token, of these lengths; either has a character besides affixes."""
+    prefix, suffix = affixes
+    first = len(prefix) * token.startswith(prefix) + 1
+    last = len(token) - len(suffix) * token.endswith(suffix) - 1
+    for cut in lengths[bisect_left(lengths, first) : bisect_right(lengths, last)]:
+        yield token[:cut], prefix + token[cut:]

@@ -52,6 +52,9 @@ class TrainingSettings:
         continuing_subword_prefix: Marks characters, and so tokens, that don't begin a pre-token: "##".
         end_of_word_suffix: Marks characters, and so tokens, that end a pre-token: "</w>".
         scaffold: False trains plain BPE, merge for merge what `tokenizers.trainers.BpeTrainer` learns.
+        every_split: Programs that read tokenizer.json alone agree more often: the plain BPE in it has every
+            split of a token that needs scaffold tokens, not only the strongest (see
+            `ScaffoldBPE.with_every_split`). The exact encoding is the same.
         log: Keep what happened to each token, when and why, as `ScaffoldBPE.log`, for `history`. Free if off.
         show_progress: True for a bar; or a function called about ten times a second with the tokens reached
             and the largest vocab_size.
@@ -82,6 +85,7 @@ class TrainingSettings:
     continuing_subword_prefix: str | None = None
     end_of_word_suffix: str | None = None
     scaffold: bool = True
+    every_split: bool = False
     log: bool = False
     show_progress: bool | Progress = False
 
@@ -136,6 +140,7 @@ class TrainingOptions(TypedDict, total=False):
     continuing_subword_prefix: str | None
     end_of_word_suffix: str | None
     scaffold: bool
+    every_split: bool
     log: bool
     show_progress: bool | Progress
 

@@ -24,7 +24,7 @@ from hf_scaffold.text.pre_tokenizers import PreTokenizer
 from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.log import TrainingLog, with_merges
-from hf_scaffold.training.parts import derive_demolish_map, strongest_splits
+from hf_scaffold.training.parts import derive_demolish_map, every_split, strongest_splits
 from hf_scaffold.training.settings import (
     TrainingOptions,
     TrainingSettings,
@@ -260,15 +260,21 @@ def _artifact(
     needed = merges
     if len(merges) == np.count_nonzero(is_made):  # one rule a token, in the same order
         needed = [merges[rank] for rank in np.flatnonzero(hidden[is_made])]
+    raw_splits, raw_merges = {}, None
+    if settings.every_split:
+        raw_merges = every_split(merges, [tokens[token] for token in normal], settings.affixes)
+    else:
+        raw_splits = strongest_splits(
+            tokens, texts, np.where(hidden, -1, frequencies), np.flatnonzero(has_lost), settings.affixes
+        )
     bpe = ScaffoldBPE.of_training(
         merges=merges,
         vocab={tokens[token]: token_id for token_id, token in enumerate(ids.tolist())},
         demolish_map=derive_demolish_map(needed, [tokens[token] for token in scaffolds], settings.affixes),
         special_tokens=settings.all_special_tokens,
         pre_tokenizer=counts.pre_tokenizer,
-        raw_splits=strongest_splits(
-            tokens, texts, np.where(hidden, -1, frequencies), np.flatnonzero(has_lost), settings.affixes
-        ),
+        raw_splits=raw_splits,
+        raw_merges=raw_merges,
         **settings.of_characters,
         stop_reason=_stop_reason(outcome, loop, settings),
         training=_record(counts, settings),

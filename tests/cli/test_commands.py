@@ -23,6 +23,7 @@ from hf_scaffold.evaluation import inspection
 from hf_scaffold.tables.parts import Parts
 from hf_scaffold.text.pre_tokenizers import PRESETS
 from hf_scaffold.training.agreement import percent_down
+from hf_scaffold.training.parts import every_split
 
 TEXT = demo.TEXT.read_text(encoding="utf-8")[:30_000] + (
     "\nEs war die beste und die schönste Zeit — naïve, 日本語, 12,5 %: 1775.\n"
@@ -753,6 +754,19 @@ def test_missing_tokenizer(name, fail):
     assert f"{name}: no such folder" in fail("inspect", name)
     assert f"{name}: no such folder" in fail("tokenize", "text", "-t", name)
     assert f"{name}: no such folder" in fail("audit", name, demo.TEXT)
+
+
+@pytest.mark.parametrize("option", [[], ["--every-split"]])
+def test_every_split(option, corpus, tmp_path, succeed):
+    made, larger, smaller = (tmp_path / name for name in ("made", "larger", "smaller"))
+    succeed("train", corpus, "--vocab-size", 900, "-o", made, *option)
+    succeed("extend", made, corpus, "--vocab-size", 950, "-o", larger, *option)
+    succeed("prune", made, corpus, "--vocab-size", 850, "-o", smaller, *option)
+    for folder in (made, larger, smaller):
+        model = json.loads((folder / "tokenizer.json").read_bytes())["model"]
+        merges = json.loads((folder / "scaffold.json").read_bytes())["merges"]
+        expected = every_split([*map(tuple, merges)], model["vocab"])
+        assert ([*map(tuple, model["merges"])] == expected) == bool(option)
 
 
 def test_extend_refuses_before_it_counts(shared, tmp_path, fail):

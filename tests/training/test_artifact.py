@@ -179,6 +179,23 @@ CONTRADICTIONS = {
         lambda b: {"raw_splits": {b.scaffold_tokens[0]: tuple(b.scaffold_tokens[0])}},
         "is not a normal token",
     ),
+    "a raw merge of a scaffold": (
+        lambda b: {"raw_splits": {}, "raw_merges": [tuple(b.scaffold_tokens[0])]},
+        "raw_merges: .*, in rule 0, is not a normal token",
+    ),
+    "a raw merge of a special token": (
+        lambda b: {"raw_splits": {}, "raw_merges": [("<|endoftext|>", "a")]},
+        "raw_merges: '<|endoftext|>', in rule 0, is not a normal token",
+    ),
+    "the same raw merge again": (
+        lambda b: {"raw_splits": {}, "raw_merges": b._raw_merges[:1] * 2},
+        "raw_merges: rule 1, .* is there twice",
+    ),
+    "raw merges that are no pairs": (lambda b: {"raw_merges": [("z",)]}, "raw_merges: .* is not of the form"),
+    "raw splits beside raw merges": (
+        lambda b: {"raw_splits": {"".join(b._raw_merges[0]): b._raw_merges[0]}, "raw_merges": []},
+        "raw_splits: must be empty beside raw_merges",
+    ),
     "an impossible agreement": (lambda b: {"raw_agreement": 1.5}, "not a share between 0 and 1"),
     "a training that is no object": (lambda b: {"training": ["text"]}, "training: must be a JSON object"),
 }
