@@ -57,6 +57,21 @@ def test_what_rare_pretokens_teach(english_text, tmp_path):
     assert all(cells[4] not in other for other in others)
 
 
+def test_raw_models_agree_as_often_as_possible_at_most(english_text, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text(english_text[:200_000], encoding="utf-8")
+    _, _, *rows = run("raw_models.py", text, "--vocab-sizes", "3000").splitlines()
+    assert len(rows) == 3
+    for row in rows:
+        _, _, size, *cells = [cell.strip() for cell in row.split("|")[1:-1]]
+        shares = [[float(share.removesuffix(" %")) for share in cell.split(" / ")] for cell in cells]
+        assert size == "3,000"
+        for column in (0, 1):
+            with_wholes, by_merges = ([row[column] for row in part] for part in (shares[:3], shares[3:]))
+            assert 90 < with_wholes[0] <= with_wholes[1] <= with_wholes[2] <= 100
+            assert by_merges[0] < by_merges[1] < by_merges[2] < with_wholes[2]
+
+
 def test_large_tables_are_made_and_trained_on(english_text, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text(english_text[:100_000], encoding="utf-8")
