@@ -220,6 +220,10 @@ private:
         const LinearBpe& linear, const byte_t* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out) const {
         const byte_t* const spelled = spelling_.spell(bytes, n, work.spelled);
         if (spelled == nullptr || !linear.encode(spelled, n, work.linear, work.interrupt)) return false;
+        if (!spelling_.any_loose(work.linear.ids)) {
+            replacements_.append(work.linear.ids, out);
+            return true;
+        }
         const std::size_t size = out.size();
         const auto append = [&](token_id_t token) { replacements_.append(token, out); };
         if (spelling_.replace_loose(characters_, work.linear.ids, append)) return true;

@@ -193,6 +193,11 @@ public:
         return room.data();
     }
 
+    // Whether any of these tokens stands for a character that has none.
+    bool any_loose(const std::vector<token_id_t>& tokens) const {
+        return std::any_of(tokens.begin(), tokens.end(), [&](token_id_t token) { return token >= first_loose_; });
+    }
+
     // Calls add(token) for each of these tokens, with what they stand for in place of loose ones. False if characters
     // were dropped, so that their neighbours might have merged, or became the bytes of an affix: then start again.
     template <class Add>
