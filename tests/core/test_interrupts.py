@@ -118,10 +118,15 @@ def test_native_calls_stop_halfway(name):
     begin = time.process_time()
     CALLS[name]()
     whole = time.process_time() - begin
-    begin = time.process_time()
-    with stopped(whole / 8):
-        CALLS[name]()
-    assert time.process_time() - begin < whole * 0.8
+
+    def until_stopped() -> float:
+        begin = time.process_time()
+        with stopped(whole / 8):
+            CALLS[name]()
+        return time.process_time() - begin
+
+    # On a busy machine the signal may come late, but not each time.
+    assert any(until_stopped() < whole * 0.8 for _ in range(5))
 
 
 NOTHING_ADDED = AddedTokenFinder([])
