@@ -72,13 +72,13 @@ def show_derived(tokenizer: "ScaffoldTokenizerFast", folder: Path, seconds: floa
 def show_export(exported: "Export", seconds: float) -> None:
     """After `export`: files, and how many ids are exact."""
     share = exported.agreement
-    raw = "not measured; give CORPUS" if share is None else percent_down(share)
+    agreement = "not measured; give CORPUS" if share is None else percent_down(share)
     first, *others = exported.paths
     terminal.facts(
         [
             ("written", str(first)),
             *(("", str(path)) for path in others),
-            ("ids", "exact" if exported.exact else f"raw: agreement {raw}"),
+            ("ids", "exact" if exported.exact else f"not exact: agreement {agreement}"),
             ("time", f"{seconds:.1f} s"),
         ]
     )

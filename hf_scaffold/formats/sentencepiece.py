@@ -95,6 +95,18 @@ class Spacing(NamedTuple):
         return cls(charsmap, removes_extra, prefixed or scheme != "never", cuts)
 
 
+def spares_first_space(pre_tokenizer: PreTokenizer) -> bool:
+    """Whether this puts a space before a text only where there is none; SentencePiece puts it before each.
+
+    Example:
+        >>> from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
+        >>> spares_first_space(get_pre_tokenizer("metaspace", alphabet="chars"))
+        True
+    """
+    scheme, _ = _cuts_of(json.loads(pre_tokenizer.to_json())["pre_tokenizer"], marked=False)
+    return scheme != "never"
+
+
 _ENDS, _SEVERAL, _RUNS = rf"\A +|[ {SPACE}]+\z", " {2,}", f"{SPACE}+[^{SPACE}]*"
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -29,8 +29,10 @@ class Export:
 
     Args:
         paths: The files.
-        exact: Whether the program gives the ids that the tokenizer does, whatever the text.
-        agreement: Share of pre-tokens, weighted by counts, to which it does; None: not measured.
+        exact: Whether the program gives the ids that the tokenizer does, for any text without special tokens.
+        agreement: Share of pre-tokens, weighted by counts, to which it gives these ids; None: not measured.
+            It can be 1 without `exact`: texts that begin with a space may get one more, of which a warning
+            says so, and a corpus may lack what differs.
     """
 
     paths: tuple[Path, ...]
@@ -59,7 +61,7 @@ def export(
         format: What to write:
 
             - "sentencepiece": a BPE model, for tokenizers that write spaces as "▁". Scaffold tokens become
-              unused pieces, which SentencePiece demolishes, so a Scaffold-BPE is exact.
+              unused pieces, which SentencePiece demolishes, so a Scaffold-BPE gets its ids.
             - "tiktoken": a file of ranks, with pattern and special tokens in a `.json` file beside it.
             - "gguf": a vocabulary for llama.cpp.
             - "raw": a tokenizer.json and tokenizer_config.json of the stock class: no code of ours is needed.
@@ -80,7 +82,7 @@ def export(
         >>> [path.name for path in export.paths], export.exact
         (['pugs.tiktoken', 'pugs.tiktoken.json'], True)
     """
-    writers: dict[str, Callable[[Source, Path], tuple[list[Path], Engine | None]]] = {
+    writers: dict[str, Callable[[Source, Path], _Written]] = {
         "sentencepiece": _write_sentencepiece,
         "tiktoken": _write_tiktoken,
         "gguf": _write_gguf,
@@ -90,8 +92,23 @@ def export(
         raise ConfigurationError(f"unknown format {format!r}; choose {', '.join(writers)}")
     source = Source(as_fast_or_scaffold(tokenizer), flag("raw", raw))
     counts = None if corpus is None else counts_for(source.model, corpus, text_field, num_workers)
-    paths, engine = writers[format](source, Path(path))
-    return Export(tuple(paths), engine is None, source.agreement(engine, counts))
+    written = writers[format](source, Path(path))
+    exact = written.engine is None and written.keeps_starts
+    return Export(tuple(written.paths), exact, source.agreement(written.engine, counts))
+
+
+class _Written(NamedTuple):
+    """What a writer made.
+
+    Args:
+        paths: The files.
+        engine: What the program runs in place of the tokenizer's own model; None: what gives the same ids.
+        keeps_starts: Whether it puts a space before the same texts as the tokenizer.
+    """
+
+    paths: list[Path]
+    engine: Engine | None
+    keeps_starts: bool = True
 
 
 SCAFFOLDS = "it has scaffold tokens, and that program doesn't demolish them"
@@ -100,7 +117,7 @@ SCAFFOLDS = "it has scaffold tokens, and that program doesn't demolish them"
 # ---- tiktoken
 
 
-def _write_tiktoken(source: Source, path: Path) -> tuple[list[Path], Engine | None]:
+def _write_tiktoken(source: Source, path: Path) -> _Written:
     model, ids = source.model, source.ids
     pattern = tiktoken.pattern_for(model.pre_tokenizer)
     for token in source.added.values():
@@ -123,16 +140,16 @@ def _write_tiktoken(source: Source, path: Path) -> tuple[list[Path], Engine | No
     ranks = {model.text_of(token) or b"": ids[token] for token in made}
     files = tiktoken.contents(path.name, ranks, pattern, special)
     paths = write_files(path.parent, files)
-    return paths, Engine(every_rule({token: ids[token] for token in made}), True) if fault else None
+    engine = Engine(every_rule({token: ids[token] for token in made}), True) if fault else None
+    return _Written(paths, engine)
 
 
 # ---- SentencePiece
 
 
-def _write_sentencepiece(source: Source, path: Path) -> tuple[list[Path], Engine | None]:
+def _write_sentencepiece(source: Source, path: Path) -> _Written:
     model = source.model
     spacing = sentencepiece.Spacing.of(model.pre_tokenizer)
-    _warn_of_first_space(source, "SentencePiece")
     unknown = model.settings["unk_token"]
     if unknown is None or not (model.has_bytes or model.settings["fuse_unk"]):
         raise ConfigurationError(
@@ -146,7 +163,8 @@ def _write_sentencepiece(source: Source, path: Path) -> tuple[list[Path], Engine
     pieces = [(token, -float(order.get(token, len(order))), source.type_of(token)) for token in source.tokens]
     pieces += [(token, -float(order[token]), sentencepiece.UNUSED) for token in source.scaffolds]
     written = sentencepiece.content(pieces, spacing, unknown, source.roles, model.has_bytes)
-    return write_files(path.parent, {path.name: written}), None
+    keeps_starts = _keeps_starts(source, "SentencePiece")
+    return _Written(write_files(path.parent, {path.name: written}), None, keeps_starts)
 
 
 def _fault_of_pieces(source: Source, spacing: sentencepiece.Spacing) -> str | None:
@@ -154,6 +172,8 @@ def _fault_of_pieces(source: Source, spacing: sentencepiece.Spacing) -> str | No
     model = source.model
     if spacing.prefixed and any(not token.special for token in source.added.values()):
         return "after an added token that isn't special, this tokenizer puts a space"
+    if fault := _fault_of_added(source):
+        return fault
     space = sentencepiece.SPACE
     across = {"spaces": lambda token: space in token[1:], "runs": lambda token: space in token.lstrip(space)}
     is_cut = across.get(spacing.cuts, lambda token: False)
@@ -167,20 +187,31 @@ def _fault_of_pieces(source: Source, spacing: sentencepiece.Spacing) -> str | No
     return fault_of_rules(model, source.order)
 
 
-def _warn_of_first_space(source: Source, program: str) -> None:
-    entry = json.loads(source.model.pre_tokenizer.to_json())["pre_tokenizer"]
-    if entry is not None and entry.get("prepend_scheme", "never") != "never":
+def _fault_of_added(source: Source) -> str | None:
+    """Why a program that looks for tokens anywhere in a text would find others than this tokenizer does."""
+    for token in source.added.values():
+        if not token.special and (token.lstrip or token.rstrip or token.single_word):
+            return f"it can't look for {token.content!r} as this tokenizer does"
+    return None
+
+
+def _keeps_starts(source: Source, program: str) -> bool:
+    """Whether a program that puts a space before every text does as this tokenizer; warns if not."""
+    spares = sentencepiece.spares_first_space(source.model.pre_tokenizer)
+    if spares:
         warn(f"{program} puts a space before every text; this tokenizer doesn't where there is one")
+    return not spares
 
 
 # ---- GGUF
 
 
-def _write_gguf(source: Source, path: Path) -> tuple[list[Path], Engine | None]:
+def _write_gguf(source: Source, path: Path) -> _Written:
     vocabulary, engine = gguf_vocabulary(source)
+    keeps_starts = _keeps_starts(source, "llama.cpp")
     with saving(str(path.parent)) as staging:
         vocabulary.write(Path(staging, path.name))
-    return [path], engine
+    return _Written([path], engine, keeps_starts)
 
 
 def gguf_vocabulary(source: Source) -> tuple[gguf.Vocabulary, Engine | None]:
@@ -222,7 +253,7 @@ def _gguf_of_bytes(source: Source) -> tuple[dict[str, Any], str | None, Engine]:
         "merges": [" ".join(pair) for pair in merges],
         "adds": _adds_of(source),
     }
-    fault = None if source.scaffolds else fault_of_tokens(source.model, merges)
+    fault = None if source.scaffolds else _fault_of_added(source) or fault_of_tokens(source.model, merges)
     return settings, fault, Engine(merges, name in gguf.TAKES_WHOLES)
 
 
@@ -232,7 +263,6 @@ def _gguf_of_pieces(source: Source) -> tuple[dict[str, Any], str | None, Engine]
         raise ConfigurationError("llama.cpp doesn't normalize text before pieces of SentencePiece")
     if not source.model.has_bytes or source.model.settings["unk_token"] is None:
         raise ConfigurationError("llama.cpp needs byte_fallback and an unk_token beside it")
-    _warn_of_first_space(source, "llama.cpp")
     order = source.order
     made = {token: order[token] for token in source.tokens if token in source.model.first_rules}
     settings = {
@@ -257,7 +287,7 @@ def _adds_of(source: Source) -> dict[str, bool]:
 # ---- the stock class
 
 
-def _write_raw(source: Source, folder: Path) -> tuple[list[Path], Engine | None]:
+def _write_raw(source: Source, folder: Path) -> _Written:
     from transformers import PreTrainedTokenizerFast
 
     from hf_scaffold.tokenization_scaffold import STALE
@@ -281,4 +311,4 @@ def _write_raw(source: Source, folder: Path) -> tuple[list[Path], Engine | None]
             json.dumps(content, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8"
         )
         names = sorted(file.name for file in Path(staging).iterdir())
-    return [folder / name for name in names], engine
+    return _Written([folder / name for name in names], engine)

@@ -1067,12 +1067,12 @@ def test_export(tmp_path, english_text, succeed, fail):
     succeed("train", corpus, "--vocab-size", "600", "-o", saved)
     as_ranks = "--format", "tiktoken", "-o", path
     assert fail("export", saved, *as_ranks).endswith("--raw writes the file all the same\n")
-    assert "raw: agreement not measured; give CORPUS" in succeed("export", saved, *as_ranks, "--raw")
+    assert "not exact: agreement not measured; give CORPUS" in succeed("export", saved, *as_ranks, "--raw")
     out = succeed("export", saved, corpus, *as_ranks, "--raw")
-    assert re.search(r"raw: agreement 9\d\.\d\d %", out)
+    assert re.search(r"not exact: agreement 9\d\.\d\d %", out)
     assert "x.tiktoken.json" in out
     out = succeed("export", saved, "--format", "raw", "-o", tmp_path / "stock")
-    assert re.search(r"raw: agreement 9\d\.\d\d %", out)
+    assert re.search(r"not exact: agreement 9\d\.\d\d %", out)
     assert (tmp_path / "stock" / "tokenizer.json").is_file()
     assert "has a Scaffold-BPE tokenizer" in fail("export", saved, "--format", "raw", "-o", saved)
     assert f"--output: {tmp_path}: " in fail("export", saved, "--format", "gguf", "-o", tmp_path)
@@ -1086,3 +1086,14 @@ def test_export_of_plain_bpe_is_exact(tmp_path, english_text, succeed):
     for form in ("tiktoken", "gguf"):
         out = succeed("export", tmp_path / "plain", "--format", form, "-o", tmp_path / f"x.{form}")
         assert re.search(r"ids +exact", out)
+
+
+def test_export_tells_of_a_first_space(tmp_path, run, succeed):
+    (tmp_path / "corpus.txt").write_text("a pug hugs\n", encoding="utf-8")
+    characters = "--pre-tokenizer", "metaspace", "--alphabet", "chars"
+    saved = "--byte-fallback", "--unk-token", "<unk>", "--vocab-size", "270", "-o", tmp_path / "saved"
+    succeed("train", tmp_path / "corpus.txt", *characters, *saved)
+    result = run("export", tmp_path / "saved", "--format", "sentencepiece", "-o", tmp_path / "x.model")
+    assert result.code == 0
+    assert re.search(r"ids +not exact: agreement 100 %", result.out)
+    assert result.err.startswith("hf-scaffold: warning: SentencePiece puts a space before every text")

@@ -19,6 +19,7 @@ from hf_scaffold.formats.tiktoken import pattern_for
 from hf_scaffold.lifecycle.exporting import gguf_vocabulary
 from hf_scaffold.lifecycle.plain_engines import Source, fault_of_rules
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
+from hf_scaffold.text.symbols import BYTE_TOKENS
 
 TEXTS = [
     *("", " ", "a", "  a  b ", "a\tb\r\n c\n\n d \n", "tail   ", "it's I'M we'LL 12 345 6789, 3.14 ½ ٣٤  1"),
@@ -195,7 +196,7 @@ def test_sentencepiece_demolishes(kind, scaffold, english_text, texts, tmp_path)
     processor = sentencepiece.SentencePieceProcessor(model_file=str(export.paths[0]))
     texts = [text for text in texts if not text.startswith((" ", "▁"))]
     assert processor.encode(texts) == ids_of(tokenizer, texts)
-    assert (export.exact, export.agreement) == (True, 1)
+    assert export.agreement == 1
     assert bool(tokenizer.scaffold["demolish"]) == scaffold
     n_tokens = len(tokenizer)
     assert processor.get_piece_size() == n_tokens + len(tokenizer.scaffold["demolish"])
@@ -243,18 +244,76 @@ def test_a_model_of_sentencepiece_goes_on_with_scaffolds(english_text, texts, tm
         minloglevel=2,
     )
     extended = hs.extend(tmp_path / "theirs.model", texts, 900)
-    path = hs.export(extended, tmp_path / "ours.model", "sentencepiece").paths[0]
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    export = hs.export(extended, tmp_path / "ours.model", "sentencepiece")
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(export.paths[0]))
     assert extended.scaffold["demolish"]
+    assert export.exact
     assert processor.encode(texts) == ids_of(extended, texts)
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "theirs.model"))
     assert processor.id_to_piece([*range(600)]) == theirs.id_to_piece([*range(600)])
 
 
-def test_a_space_before_each_text_is_warned_of(english_text, tmp_path):
-    tokenizer = of_characters(english_text, "byte_fallback", scaffold=True)
-    with pytest.warns(UserWarning, match="SentencePiece puts a space before every text"):
-        hs.export(tokenizer, tmp_path / "x.model", "sentencepiece")
+METASPACES = {
+    "split": lambda scheme: pre_tokenizers.Metaspace(prepend_scheme=scheme),
+    "unsplit": lambda scheme: pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False),
+    "runs": lambda scheme: pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False),
+            pre_tokenizers.Split(Regex("▁+[^▁]*"), "isolated"),
+        ]
+    ),
+}
+
+
+def plain_of_characters(pre_tokenizer, normalizer=None):
+    vocab = {token: i for i, token in enumerate(["<unk>", *BYTE_TOKENS, "▁", "a", "▁a"])}
+    backend = Tokenizer(models.BPE(vocab, [("▁", "a")], unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    backend.normalizer, backend.pre_tokenizer = normalizer, pre_tokenizer
+    return backend
+
+
+@pytest.mark.parametrize("scheme", ["always", "first", "never"])
+@pytest.mark.parametrize("cuts", METASPACES)
+def test_a_program_that_puts_a_space_before_a_space_is_not_exact(cuts, scheme, tmp_path, recwarn):
+    """Each pre-token's ids are the same; those of a text that begins with a space are not."""
+    backend = plain_of_characters(METASPACES[cuts](scheme))
+    programs = {"sentencepiece": "SentencePiece", "gguf": "llama.cpp"}
+    for format, program in programs.items():
+        export = hs.export(backend, tmp_path / format, format)
+        assert (export.exact, export.agreement) == (scheme == "never", 1)
+        warned = [str(warning.message) for warning in recwarn.list]
+        assert export.exact != any(w.startswith(f"{program} puts a space before every") for w in warned)
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "sentencepiece"))
+    assert processor.encode("a a") == backend.encode("a a").ids
+    assert (processor.encode(" a") == backend.encode(" a").ids) == (scheme == "never")
+
+
+@pytest.mark.parametrize(
+    "pre_tokenizer", [None, METASPACES["split"]("never"), METASPACES["runs"]("never")], ids=str
+)
+def test_a_normalizer_that_puts_a_space_before_every_text_is_exact(pre_tokenizer, tmp_path, recwarn):
+    """As Llama 2 does."""
+    steps = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    backend = plain_of_characters(pre_tokenizer, normalizers.Sequence(steps))
+    for format in ("sentencepiece", "gguf"):
+        assert hs.export(backend, tmp_path / format, format).exact
+    assert not recwarn.list
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "sentencepiece"))
+    for text in ("", " ", "a", " a", "  a a", "▁a"):
+        assert processor.encode(text) == backend.encode(text).ids
+
+
+@pytest.mark.parametrize("flag", ["lstrip", "rstrip", "single_word"])
+def test_added_tokens_that_other_programs_look_for_otherwise_are_refused(flag, tmp_path):
+    backend = plain_of_characters(METASPACES["split"]("never"))
+    backend.add_tokens([AddedToken("<m>", normalized=False, **{flag: True})])
+    of_bytes = backend_of(with_bytes(), [])
+    of_bytes.add_tokens([AddedToken("<m>", **{flag: True})])
+    cases = ((backend, "sentencepiece"), (backend, "gguf"), (of_bytes, "gguf"), (of_bytes, "tiktoken"))
+    for tokenizer, format in cases:
+        with pytest.raises(hs.ConfigurationError, match="look for '<m>' as this tokenizer does"):
+            hs.export(tokenizer, tmp_path / "x", format)
+    assert not hs.export(of_bytes, tmp_path / "x", "gguf", raw=True).exact
 
 
 def test_what_sentencepiece_can_not_do_is_refused(english_text, tmp_path):
