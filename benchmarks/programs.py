@@ -78,8 +78,13 @@ def train(lines: Texts, preset: str, vocab_size: int, folder: Path, every_split:
 
 
 def parts_of(path: Path, sample: int) -> tuple[Texts, Texts, Texts]:
-    """Nine tenths of a text's lines to train on, and so many bytes of lines of these and of the others."""
-    lines = sorted({line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()})
+    """Nine tenths of a text's lines to train on, and so many bytes of lines of these and of the others.
+
+    Lines that begin with a space are left out: SentencePiece and llama.cpp put another before it, as
+    docs/export.md says, and no token of such a line would stand where it does here.
+    """
+    texts = {*path.read_text(encoding="utf-8").splitlines()}
+    lines = sorted(line for line in texts if line.strip() and not line.startswith(" "))
     random.Random(0).shuffle(lines)
     cut = len(lines) * 9 // 10
     return lines[:cut], first_bytes(lines[:cut], sample), first_bytes(lines[cut:], sample)

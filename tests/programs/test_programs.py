@@ -170,6 +170,15 @@ def test_streaming_under_fastokens_patch_needs_its_own_tokenizers(scratch):
 # ---- the table
 
 
+def test_a_table_is_not_of_lines_that_begin_with_a_space(tmp_path):
+    """SentencePiece would not be exact on them."""
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"line {i}\n a space before line {i}\n\n" for i in range(20)), encoding="utf-8")
+    trained_on, inside, outside = programs.parts_of(text, 10_000)
+    assert trained_on == inside
+    assert sorted(inside + outside) == sorted(f"line {i}" for i in range(20))
+
+
 def test_agreement_counts_pretokens(scratch):
     agreement = programs.Agreement(scratch / "gpt2")
     exact = agreement.encoder.encode("a cat sat")
