@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 
 import hf_scaffold as hs
 from hf_scaffold.text.byte_level import bytes_to_symbols
+from hf_scaffold.text.symbols import Affixes
 from hf_scaffold.tokenizer.building import artifact_of
 from hf_scaffold.training import agreement
 from hf_scaffold.training.agreement import measure
@@ -57,6 +58,18 @@ def test_several_splits_of_a_token():
         ("c", "d"), ("a", "b"), ("ab", "c"),
     ]  # fmt: skip
     assert every_split([], tokens) == []
+
+
+def test_boundaries_in_parts_with_a_prefix():
+    # The boundary before d goes first, as c and d join; in abcd, too, whose right part is ##bcd.
+    merges = [("##c", "##d"), ("##b", "##c"), ("##b", "##cd"), ("a", "##bcd"), ("a", "##b"), ("ab", "##c")]
+    tokens = ["a", "##b", "##c", "##d", "##bc", "##bcd", "abcd", "ab", "abc"]
+    rules = [
+        ("##bc", "##d"), ("abc", "##d"),
+        ("##b", "##c"), ("a", "##bcd"), ("a", "##b"), ("ab", "##c"),
+    ]  # fmt: skip
+    assert every_split(merges, tokens, Affixes("##", "")) == rules
+    assert oracle.every_split(merges, tokens, "##", "") == rules
 
 
 def test_rules_stay_where_a_token_has_several():
