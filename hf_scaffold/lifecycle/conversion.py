@@ -220,11 +220,13 @@ def like(
 ) -> ScaffoldTokenizerFast:
     """A tokenizer with everything of another but its model; mapped ids in templates and padding."""
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast, backend_of
+    from hf_scaffold.tokenizer.decoders import keeping_spaces
     from hf_scaffold.tokenizer.like import pad_with_own_id, settings_of
 
     state = json.loads(backend_of(fast).to_str())
     own = json.loads(Tokenizer(public).to_str())["model"]
     state["model"] = {**own, "dropout": state["model"]["dropout"]}
+    state["decoder"] = keeping_spaces(state["decoder"], own["vocab"])
     for token in state["added_tokens"]:
         token["id"] = int(remap[token["id"]])
     state["added_tokens"].sort(key=lambda token: token["id"])

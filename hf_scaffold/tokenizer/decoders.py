@@ -1,6 +1,8 @@
 """Decoders: what makes text of tokens again, as far as the pre-tokenizer kept it."""
 
 import re
+from collections.abc import Iterable
+from typing import Any
 
 from tokenizers import Regex
 from tokenizers.decoders import (
@@ -45,6 +47,31 @@ def decoder_for(pre_tokenizer: PreTokenizer, affixes: Affixes, byte_fallback: bo
     if affixes.suffix:
         return _sequence([*_without_prefix(affixes), BPEDecoder(affixes.suffix)])
     return WordPiece(affixes.prefix, cleanup=False)  # cleaning up makes "don't" of "do not"
+
+
+def keeping_spaces(decoder: dict[str, Any] | None, tokens: Iterable[str]) -> dict[str, Any] | None:
+    """The entry of a decoder that doesn't drop spaces within a token.
+
+    Metaspace drops every space of the first token. Without tokens over several words it is left as it is;
+    else what takes its place drops one space at the start of a text.
+
+    Example:
+        >>> keeping_spaces({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never"}, ["a▁b"])
+        {'type': 'Replace', 'pattern': {'String': '▁'}, 'content': ' '}
+    """
+    steps = decoder["decoders"] if decoder and decoder["type"] == "Sequence" else [decoder]
+    found = next((step for step in steps if step and step["type"] == "Metaspace"), None)
+    if found is None:
+        return decoder
+    space = found["replacement"]
+    if not any(space in token.lstrip(space) for token in tokens):
+        return decoder
+    others: list[dict[str, Any]] = [{"type": "Replace", "pattern": {"String": space}, "content": " "}]
+    if found["prepend_scheme"] != "never":
+        others += [{"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]
+    place = steps.index(found)
+    steps = [*steps[:place], *others, *steps[place + 1 :]]
+    return steps[0] if len(steps) == 1 else {"type": "Sequence", "decoders": steps}
 
 
 def _written_spaces(pre_tokenizer: PreTokenizer) -> tuple[str, str]:

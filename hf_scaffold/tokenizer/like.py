@@ -17,6 +17,7 @@ from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, pre_tokenizer_of
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast, backend_of
 from hf_scaffold.tokenizer.building import build_tokenizer
+from hf_scaffold.tokenizer.decoders import keeping_spaces
 from hf_scaffold.tokenizer.post_processors import added_by, with_tokens
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.parts import CHARACTER_SETTINGS
@@ -129,7 +130,7 @@ def fill(shell: Shell, bpe: ScaffoldBPE, **kwargs: Any) -> ScaffoldTokenizerFast
         **shell.state,
         # Training may have added a ByteLevel to the pre-tokenizer, and then the old decoder won't do.
         "pre_tokenizer": own["pre_tokenizer"],
-        "decoder": shell.state["decoder"] or own["decoder"],
+        "decoder": keeping_spaces(shell.state["decoder"], bpe.tokens) or own["decoder"],
         "model": {**own["model"], "dropout": shell.state["model"]["dropout"]},
         "added_tokens": [_as_json(token, bpe.vocab[token.content]) for token in shell.special_tokens],
         "post_processor": None,  # until all ids are known

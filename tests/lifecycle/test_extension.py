@@ -10,7 +10,7 @@ import pytest
 import shapes
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import hf_scaffold as hs
@@ -361,3 +361,23 @@ def test_text_without_any_known_character_is_refused():
     backend = Tokenizer(models.BPE({"a": 0}, []))
     with pytest.raises(hs.CorpusError, match="nothing of the text"):
         hs.extend(backend, ["xyz"], 5)
+
+
+@pytest.mark.parametrize("scheme", ["first", "always", "never"])
+def test_tokens_of_several_words_keep_their_spaces(scheme):
+    """The stock decoder of such tokenizers drops every space of the first token."""
+    vocab = {token: i for i, token in enumerate(["<unk>", *"▁sonad"])}
+    backend = Tokenizer(models.BPE(vocab, [], unk_token="<unk>", fuse_unk=True))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False)
+    backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme=scheme)])
+    old, texts = (
+        PreTrainedTokenizerFast(tokenizer_object=backend),
+        ["so on and so on", " so", "so", "", "   so"],
+    )
+    corpus = [texts[0]] * 3
+    for new in (hs.extend(old, corpus, 20), hs.train_tokenizer(corpus, 20, like=old)):
+        assert any("▁" in token[1:] for token in new.tokenize(texts[0])[:1])
+        for text in texts:
+            ids = new(text)["input_ids"]
+            assert new.decode(ids) == old.decode(old(text)["input_ids"])
+            assert new.backend_tokenizer.decode(ids) == new.decode(ids)
