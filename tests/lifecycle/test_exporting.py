@@ -80,6 +80,15 @@ def test_plain_bpe_is_exact_in_tiktoken(preset, english_text, texts, tmp_path):
     assert hs.get_pre_tokenizer(back.backend_tokenizer).preset == preset
 
 
+def test_spaces_before_a_digit_stay_together_in_tiktoken(tmp_path):
+    """The preset cuts digits off first, so these spaces stand at an end."""
+    plain = hs.train_tokenizer(["a  1"] * 3, 257, scaffold=False)
+    encoding = encoding_of(hs.export(plain, tmp_path / "plain.tiktoken", "tiktoken").paths)
+    assert plain.tokenize("a  1") == ["a", "ĠĠ", "1"]
+    for text in ("a  1", "a  b", "  1", "a  ½"):
+        assert encoding.encode_ordinary(text) == plain.encode(text)
+
+
 def test_scaffold_bpe_needs_raw_for_tiktoken(english_text, texts, tmp_path):
     exact = of_bytes(english_text, "gpt2", scaffold=True)
     path = tmp_path / "raw.tiktoken"
