@@ -145,7 +145,8 @@ private:
     using number_t = std::uint32_t;
     static constexpr number_t NONE = std::numeric_limits<number_t>::max();
     static constexpr unsigned NUMBER_BITS = 21;
-    static constexpr std::size_t MOST_TOKENS = std::size_t{1} << NUMBER_BITS, MOST_NODES = std::size_t{1} << 23;
+    static constexpr std::size_t MOST_TOKENS = std::size_t{1} << NUMBER_BITS, MOST_NODES = std::size_t{1} << 23,
+                                 SOME_NODES = 4096;
     static constexpr std::size_t SOME_STEPS = 1024, MOST_STEPS = 16;  // for rules and tokens; and for each byte
     static constexpr std::size_t LONG = 32, FEW_RUNS = 64;
     static constexpr std::size_t SHORT = 16, SHORT_TOKEN = 4;  // bytes
@@ -515,8 +516,10 @@ private:
     void grow_trie(const Making& making) {
         longest_of_byte_.fill(NONE);
         after_two_.assign(std::size_t{1} << 16, 0);
+        nodes_.reserve(making.bytes.size() / 2 + REACH);  // most tokens share their beginning with others
+        longest_.reserve(nodes_.capacity());
         nodes_.resize(REACH);
-        longest_.assign(REACH, NONE);
+        longest_.resize(REACH, NONE);
         Plan plan;
         std::vector<number_t> tokens(tokens_.size()), spare;
         for (number_t i = 0; i < tokens.size(); ++i) tokens[i] = i;
@@ -525,22 +528,50 @@ private:
         while (!left.empty()) {
             const Below below = left.back();
             left.pop_back();
+            if (below.depth > 1 && below.end - below.begin == 1) {
+                if (!grow_tail(making, below, tokens[below.begin], groups, plan)) return;
+                continue;
+            }
             const std::size_t n_left = left.size();
             sort_by_byte(making, below, tokens, spare);
             find_groups(making, below, tokens, groups);
-            const std::uint32_t children = plan.place_for(groups);
-            if (children >= MOST_NODES) {
-                is_odd_ = true;
-                return;
-            }
-            if (nodes_.size() < children + REACH) {
-                nodes_.resize(2 * (children + REACH));
-                longest_.resize(nodes_.size());
-            }
-            nodes_[below.node].children = children;
+            if (!begin_children(below.node, groups, plan)) return;
+            const std::uint32_t children = nodes_[below.node].children;
             for (const Group& group : groups) add_child(below, group, children + group.byte, tokens, left);
             std::reverse(left.begin() + static_cast<std::ptrdiff_t>(n_left), left.end());
         }
+    }
+
+    // What is left of the only token below, a node for each byte.
+    bool grow_tail(const Making& making, const Below& below, number_t token, std::vector<Group>& groups, Plan& plan) {
+        const number_t shorter = longest_[below.node];
+        std::uint32_t node = below.node;
+        for (std::size_t depth = below.depth; depth != tokens_[token].length; ++depth) {
+            const byte_t byte = making.byte_of(token, depth);
+            groups.assign(1, {byte, token, below.begin, below.end});
+            if (!begin_children(node, groups, plan)) return false;
+            node = nodes_[node].children + byte;
+            nodes_[node] = {0, 1, byte};
+            longest_[node] = shorter;
+        }
+        longest_[node] = token;
+        tokens_[token].shorter = shorter;
+        return true;
+    }
+
+    // Finds places for a node's children; false if there are too many nodes.
+    bool begin_children(std::uint32_t node, const std::vector<Group>& groups, Plan& plan) {
+        const std::uint32_t children = plan.place_for(groups);
+        if (children >= MOST_NODES) {
+            is_odd_ = true;
+            return false;
+        }
+        if (nodes_.size() < children + REACH) {
+            nodes_.resize(children + SOME_NODES);
+            longest_.resize(nodes_.size());
+        }
+        nodes_[node].children = children;
+        return true;
     }
 
     static void find_groups(
