@@ -231,7 +231,8 @@ def ray(tokenizer: str, folder: str, rows: int) -> Iterator[Callable[[str, str],
             made = scale.tokenize(dataset, tokenizer, remove_columns=["text"], batch_size=rows, concurrency=1)
             made.materialize()
         elif what == "read":
-            dataset.materialize()
+            # Texts are not kept, as where they become counts or ids.
+            dataset.map_batches(lambda batch: batch.slice(0, 0), **options).materialize()
         else:
             dataset.map_batches(
                 BareActor, fn_constructor_args=(what,), concurrency=1, **options
