@@ -145,8 +145,8 @@ private:
     using number_t = std::uint32_t;
     static constexpr number_t NONE = std::numeric_limits<number_t>::max();
     static constexpr unsigned NUMBER_BITS = 21;
-    static constexpr std::size_t MOST_TOKENS = std::size_t{1} << NUMBER_BITS, MOST_NODES = std::size_t{1} << 23,
-                                 SOME_NODES = 4096;
+    static constexpr std::size_t MOST_TOKENS = std::size_t{1} << NUMBER_BITS, MOST_NODES = std::size_t{1} << 23;
+    static constexpr std::size_t SOME_NODES = 4096;                   // that there is made room for at a time
     static constexpr std::size_t SOME_STEPS = 1024, MOST_STEPS = 16;  // for rules and tokens; and for each byte
     static constexpr std::size_t LONG = 32, FEW_RUNS = 64;
     static constexpr std::size_t SHORT = 16, SHORT_TOKEN = 4;  // bytes

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 from hf_scaffold._utils.arguments import flag, knows_its_arguments, warn
 from hf_scaffold._utils.files import saving, write_files
@@ -120,9 +120,8 @@ SCAFFOLDS = "it has scaffold tokens, and that program doesn't demolish them"
 def _write_tiktoken(source: Source, path: Path) -> _Written:
     model, ids = source.model, source.ids
     pattern = tiktoken.pattern_for(model.pre_tokenizer)
-    for token in source.added.values():
-        if token.lstrip or token.rstrip or token.single_word:
-            raise ConfigurationError(f"tiktoken can't look for {token.content!r} as this tokenizer does")
+    if fault := _fault_of_added(source.added.values(), "tiktoken"):
+        raise ConfigurationError(fault)
     if missing := [symbol for symbol in SYMBOL_TO_BYTE if symbol not in ids]:
         raise ConfigurationError(
             f"tiktoken needs a token for every byte, and there is none for {len(missing)} of them"
@@ -142,6 +141,14 @@ def _write_tiktoken(source: Source, path: Path) -> _Written:
     paths = write_files(path.parent, files)
     engine = Engine(every_rule({token: ids[token] for token in made}), True) if fault else None
     return _Written(paths, engine)
+
+
+def _fault_of_added(tokens: Iterable[AddedToken], program: str) -> str | None:
+    """Why a program that looks for added tokens anywhere in a text finds others than this tokenizer does."""
+    for token in tokens:
+        if token.lstrip or token.rstrip or token.single_word:
+            return f"{program} can't look for {token.content!r} as this tokenizer does"
+    return None
 
 
 # ---- SentencePiece
@@ -172,7 +179,7 @@ def _fault_of_pieces(source: Source, spacing: sentencepiece.Spacing) -> str | No
     model = source.model
     if spacing.prefixed and any(not token.special for token in source.added.values()):
         return "after an added token that isn't special, this tokenizer puts a space"
-    if fault := _fault_of_added(source):
+    if fault := _fault_of_searched(source):
         return fault
     space = sentencepiece.SPACE
     across = {"spaces": lambda token: space in token[1:], "runs": lambda token: space in token.lstrip(space)}
@@ -187,12 +194,9 @@ def _fault_of_pieces(source: Source, spacing: sentencepiece.Spacing) -> str | No
     return fault_of_rules(model, source.order)
 
 
-def _fault_of_added(source: Source) -> str | None:
-    """Why a program that looks for tokens anywhere in a text would find others than this tokenizer does."""
-    for token in source.added.values():
-        if not token.special and (token.lstrip or token.rstrip or token.single_word):
-            return f"it can't look for {token.content!r} as this tokenizer does"
-    return None
+def _fault_of_searched(source: Source) -> str | None:
+    """The same for SentencePiece and llama.cpp, which look for no special tokens in a text."""
+    return _fault_of_added((token for token in source.added.values() if not token.special), "it")
 
 
 def _keeps_starts(source: Source, program: str) -> bool:
@@ -253,7 +257,7 @@ def _gguf_of_bytes(source: Source) -> tuple[dict[str, Any], str | None, Engine]:
         "merges": [" ".join(pair) for pair in merges],
         "adds": _adds_of(source),
     }
-    fault = None if source.scaffolds else _fault_of_added(source) or fault_of_tokens(source.model, merges)
+    fault = None if source.scaffolds else _fault_of_searched(source) or fault_of_tokens(source.model, merges)
     return settings, fault, Engine(merges, name in gguf.TAKES_WHOLES)
 
 

@@ -370,10 +370,8 @@ def test_tokens_of_several_words_keep_their_spaces(scheme):
     backend = Tokenizer(models.BPE(vocab, [], unk_token="<unk>", fuse_unk=True))
     backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False)
     backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme=scheme)])
-    old, texts = (
-        PreTrainedTokenizerFast(tokenizer_object=backend),
-        ["so on and so on", " so", "so", "", "   so"],
-    )
+    old = PreTrainedTokenizerFast(tokenizer_object=backend)
+    texts = ["so on and so on", " so", "so", "", "   so"]
     corpus = [texts[0]] * 3
     for new in (hs.extend(old, corpus, 20), hs.train_tokenizer(corpus, 20, like=old)):
         assert any("▁" in token[1:] for token in new.tokenize(texts[0])[:1])
