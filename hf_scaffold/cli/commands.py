@@ -15,6 +15,7 @@ from hf_scaffold._utils.urls import Place, require_writable_folder, require_writ
 from hf_scaffold._utils.version import __version__
 from hf_scaffold.cli import options, terminal
 from hf_scaffold.cli.errors import TRACEBACK, describe, in_options
+from hf_scaffold.cli.usage import Command, Group
 from hf_scaffold.text.parts import Part
 from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH
 
@@ -23,8 +24,9 @@ from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH
 app = typer.Typer(
     name=terminal.NAME,
     help="Train Scaffold-BPE tokenizers for transformers, use them and look inside.",
-    epilog=f"Errors are one line and exit code 2; {TRACEBACK}=1 shows the whole traceback.",
-    add_completion=False,
+    epilog="Exit codes: 0 done, 1 nobody reads the output, 2 error, 130 Ctrl-C. An error is one line; "
+    f"{TRACEBACK}=1 shows all of it.",
+    cls=Group,
     rich_markup_mode="markdown",  # "rich" would take [default: …] for a tag
     pretty_exceptions_enable=False,
 )
@@ -85,8 +87,9 @@ def _root(
 # ---- commands
 
 
-def _example(arguments: str) -> str:
-    return f"Example: `{terminal.NAME} {arguments}`"
+def _command(example: str) -> Any:
+    """A command of the program, with what to write after its name as an example."""
+    return app.command(cls=Command, epilog=f"Example: `{terminal.NAME} {example}`")
 
 
 def _require_table_file(output: Place) -> None:
@@ -99,7 +102,7 @@ def _require_table_file(output: Place) -> None:
         require_writable_place(output)
 
 
-@app.command(epilog=_example("count books/*.txt -o books.parquet"))
+@_command("count books/*.txt -o books.parquet")
 def count(
     corpus: options.Corpus,
     output: options.CountsFile,
@@ -129,7 +132,7 @@ def count(
     views.show_table(size, output, time.perf_counter() - start)
 
 
-@app.command(epilog=_example("merge-counts part-*.parquet -o all.parquet --max-memory 4G"))
+@_command("merge-counts part-*.parquet -o all.parquet --max-memory 4G")
 def merge_counts(
     tables: options.Tables,
     output: options.CountsFile,
@@ -148,7 +151,7 @@ def merge_counts(
     views.show_table(size, output, time.perf_counter() - start)
 
 
-@app.command(epilog=_example("mix-counts web.parquet=1 code.parquet=0.5 -o mixed.parquet"))
+@_command("mix-counts web.parquet=1 code.parquet=0.5 -o mixed.parquet")
 def mix_counts(
     tables: options.WeightedTables,
     output: options.CountsFile,
@@ -167,7 +170,7 @@ def mix_counts(
     views.show_table(size, output, time.perf_counter() - start)
 
 
-@app.command(epilog=_example("train books/*.txt --vocab-size 32000 -o my-tokenizer"))
+@_command("train books/*.txt --vocab-size 32k -o my-tokenizer")
 def train(
     corpus: options.Corpus,
     output_dir: options.TokenizerFolder,
@@ -235,7 +238,7 @@ def train(
         views.show_training(bpe, counts, folder, time.perf_counter() - start)
 
 
-@app.command(epilog=_example('tokenize "What the devil is the matter?" -t my-tokenizer'))
+@_command('tokenize "What the devil is the matter?" -t my-tokenizer')
 def tokenize(
     tokenizer: options.SavedTokenizer,
     inputs: options.TextOrCorpus = None,
@@ -321,7 +324,7 @@ def _write_shards(
     views.show_shards(index, output_dir, time.perf_counter() - start)
 
 
-@app.command(epilog=_example("join-shards part-* -o shards"))
+@_command("join-shards part-* -o shards")
 def join_shards(
     folders: options.PartFolders,
     output_dir: options.JoinedFolder,
@@ -336,7 +339,7 @@ def join_shards(
     views.show_shards(index, output_dir, time.perf_counter() - start)
 
 
-@app.command(epilog=_example("inspect my-tokenizer"))
+@_command("inspect my-tokenizer")
 def inspect(
     source: options.TokenizerOrArtifact,
     sample: options.SampleOption = 10,
@@ -357,7 +360,7 @@ def inspect(
         views.show_inspection(found)
 
 
-@app.command(epilog=_example("push my-tokenizer user/my-tokenizer --private"))
+@_command("push my-tokenizer user/my-tokenizer --private")
 def push(
     folder: options.PushedFolder,
     repository: options.Repository,
@@ -378,7 +381,7 @@ def push(
     )
 
 
-@app.command(epilog=_example("audit openai-community/gpt2 books/*.txt"))
+@_command("audit openai-community/gpt2 books/*.txt")
 def audit(
     tokenizer: options.AnyTokenizer,
     corpus: options.Corpus,
@@ -402,7 +405,7 @@ def audit(
         views.show_audit(found, sample)
 
 
-@app.command(epilog=_example("extend my-tokenizer new-books/*.txt --vocab-size 48000 -o my-larger-tokenizer"))
+@_command("extend my-tokenizer new-books/*.txt --vocab-size 48k -o my-larger-tokenizer")
 def extend(
     tokenizer: options.AnyTokenizer,
     corpus: options.Corpus,
@@ -443,7 +446,7 @@ def extend(
     views.show_derived(extended, output_dir, time.perf_counter() - start)
 
 
-@app.command(epilog=_example("prune my-tokenizer books/*.txt --vocab-size 24000 -o my-smaller-tokenizer"))
+@_command("prune my-tokenizer books/*.txt --vocab-size 24k -o my-smaller-tokenizer")
 def prune(
     tokenizer: options.AnyTokenizer,
     corpus: options.Corpus,
@@ -484,7 +487,7 @@ def _require_new_tokenizer_folder(folder: Path) -> None:
             raise typer.BadParameter(f"{folder} has the artifact of another tokenizer; give a new folder")
 
 
-@app.command(epilog=_example("export my-tokenizer --format tiktoken --raw -o my-tokenizer.tiktoken"))
+@_command("export my-tokenizer --format tiktoken --raw -o my-tokenizer.tiktoken")
 def export(
     tokenizer: options.AnyTokenizer,
     format: options.ExportFormat,
@@ -517,7 +520,7 @@ def export(
     views.show_export(exported, time.perf_counter() - start)
 
 
-@app.command(epilog=_example("adapt my-model --tokenizer my-tokenizer -o my-adapted-model"))
+@_command("adapt my-model --tokenizer my-tokenizer -o my-adapted-model")
 def adapt(
     model_dir: options.ModelFolder,
     tokenizer: options.SavedTokenizer,
@@ -554,7 +557,7 @@ def adapt(
     views.show_adaptation(adapted, output_dir, time.perf_counter() - start)
 
 
-@app.command(epilog=_example("report books/*.txt --vocab-size 32000 -o report.html"))
+@_command("report books/*.txt --vocab-size 32k -o report.html")
 def report(
     corpus: options.Corpus,
     output: options.ReportFiles,
@@ -605,7 +608,7 @@ def report(
     views.show_report(found, output, time.perf_counter() - start)
 
 
-@app.command(epilog=_example("demo"))
+@_command("demo")
 def demo(
     output_dir: options.KeptFolder = None,
 ) -> None:

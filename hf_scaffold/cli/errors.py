@@ -21,7 +21,8 @@ def describe(error: Exception) -> str:
     """What to say of an error."""
     if hasattr(error, "format_message"):  # click's, wherever typer has its click from
         command = getattr(getattr(error, "ctx", None), "command_path", terminal.NAME)
-        return f"{error.format_message().rstrip('.')}; see {command} --help"
+        message = error.format_message().removeprefix("Invalid value: ").rstrip(".")
+        return f"{message}; see {command} --help"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):

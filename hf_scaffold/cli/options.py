@@ -1,7 +1,7 @@
 """The arguments and options of the commands: their names, and what --help says of each."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -12,6 +12,7 @@ import typer
 from hf_scaffold._utils.urls import Place, place
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.parts import Part
+from hf_scaffold.text.presets import ENTRIES
 
 DEFAULT_EOS = "<|endoftext|>"
 
@@ -22,9 +23,9 @@ def about(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise typer.BadParameter(f"{name}: {error.filename}: {error.strerror}") from None
+        raise ConfigurationError(f"{name}: {error.filename}: {error.strerror}") from None
     except ConfigurationError as error:
-        raise typer.BadParameter(f"{name}: {error}") from None
+        raise ConfigurationError(f"{name}: {error}") from None
 
 
 class Form(str, Enum):
@@ -43,13 +44,40 @@ class Form(str, Enum):
         return self not in (Form.tokens, Form.ids, Form.jsonl)
 
 
-def number(text: str) -> int:
+def number(text: str | int) -> int:
     """A whole number, which may end in k, M or G."""
-    match = re.fullmatch(r"(\d+)([kmg]?)", text.lower())
+    match = re.fullmatch(r"(\d+)([kmg]?)", str(text).lower())
     if not match:
-        raise typer.BadParameter(f"{text!r} is no number such as 500k, 100M or 1G")
+        raise typer.BadParameter(f"{text!r} is not a whole number, such as 500 or 32k")
     units = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
     return int(match[1]) * units[match[2]]
+
+
+def positive(text: str | int) -> int:
+    """A number from 1 on."""
+    found = number(text)
+    if found < 1:
+        raise typer.BadParameter(f"{found} is too small; give at least 1")
+    return found
+
+
+def form(text: str) -> Form:
+    """What to write."""
+    try:
+        return Form(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is unknown; choose {', '.join(form.value for form in Form)}"
+        ) from None
+
+
+def _among(*names: str) -> Callable[[str], list[str]]:
+    """What a shell proposes for an option's value."""
+
+    def starting_with(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
+
+    return starting_with
 
 
 def part(text: str) -> Part:
@@ -57,7 +85,7 @@ def part(text: str) -> Part:
     try:
         return Part.checked(text)
     except (TypeError, ConfigurationError) as error:
-        wanted = error if isinstance(error, ConfigurationError) else f"{text!r} is no part such as 3/64"
+        wanted = error if isinstance(error, ConfigurationError) else f"{text!r} is not a part, such as 3/64"
         raise typer.BadParameter(str(wanted)) from None
 
 
@@ -79,6 +107,8 @@ def local_folder(text: str) -> Path:
     return found
 
 
+_OF_CHARACTERS = "metaspace", "metaspace-unsplit", "whitespace", "whitespace-split", "bert"
+
 # ---- of several commands; what is Any is a Place, which Typer can't name
 
 Corpus = Annotated[
@@ -96,6 +126,7 @@ PreTokenizerOption = Annotated[
     typer.Option(
         "--pre-tokenizer",
         metavar="NAME",
+        autocompletion=_among(*ENTRIES, *_OF_CHARACTERS),
         help="What splits text: gpt2-digits (the default), gpt2, llama3 or gpt4o; with --alphabet chars, "
         "metaspace (the default), metaspace-unsplit, whitespace, whitespace-split or bert.",
         show_default=False,
@@ -106,6 +137,7 @@ AlphabetOption = Annotated[
     typer.Option(
         "--alphabet",
         metavar="NAME",
+        autocompletion=_among("bytes", "chars"),
         help="What merges start from: bytes (the default) or chars.",
         show_default=False,
     ),
@@ -120,7 +152,7 @@ WorkersOption = Annotated[
     int | None,
     typer.Option(
         "--num-workers",
-        min=1,
+        parser=positive,
         metavar="N",
         help="Threads that count. [default: one a CPU]",
         show_default=False,
@@ -130,7 +162,7 @@ LongestOption = Annotated[
     int,
     typer.Option(
         "--max-pretoken-length",
-        min=0,
+        parser=number,
         metavar="BYTES",
         help="Leave out pre-tokens that are longer; 0 keeps all.",
     ),
@@ -146,7 +178,7 @@ PartOption = Annotated[
     ),
 ]
 SampleOption = Annotated[
-    int, typer.Option("--sample", "-n", min=0, metavar="N", help="Scaffold tokens to show.")
+    int, typer.Option("--sample", "-n", parser=number, metavar="N", help="Scaffold tokens to show.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write one JSON object instead.")]
 
@@ -160,10 +192,10 @@ VocabSizes = Annotated[
     list[int] | None,
     typer.Option(
         "--vocab-size",
-        min=1,
+        parser=positive,
         metavar="SIZE",
-        help="Tokens with an id: special tokens, alphabet and merged tokens. May be repeated: one run "
-        "then trains all sizes, each into DIR/SIZE. [default: 30000]",
+        help="Tokens with an id: special tokens, alphabet and merged tokens; 32k is 32000. May be repeated: "
+        "one run then trains all sizes, each into DIR/SIZE. [default: 30000]",
         show_default=False,
     ),
 ]
@@ -191,7 +223,7 @@ MinCount = Annotated[
     int,
     typer.Option(
         "--min-count",
-        min=1,
+        parser=positive,
         metavar="N",
         help="Leave out pre-tokens that occur less often: less memory, for results that may differ.",
     ),
@@ -200,20 +232,22 @@ MinFrequency = Annotated[
     int,
     typer.Option(
         "--min-frequency",
-        min=0,
+        parser=number,
         metavar="N",
         help="Stop when no pair of tokens occurs this often any more.",
     ),
 ]
 MaxTokenLength = Annotated[
     int | None,
-    typer.Option("--max-token-length", min=1, metavar="N", help="Bytes or characters a token may have."),
+    typer.Option(
+        "--max-token-length", parser=positive, metavar="N", help="Bytes or characters a token may have."
+    ),
 ]
 LimitAlphabet = Annotated[
     int | None,
     typer.Option(
         "--limit-alphabet",
-        min=1,
+        parser=positive,
         metavar="N",
         help="Keep only the most frequent of the bytes or characters that occur; the others vanish from "
         "text. [default: all stay]",
@@ -288,7 +322,9 @@ ToForm = Annotated[
     Form,
     typer.Option(
         "--to",
+        parser=form,
         metavar="FORM",
+        autocompletion=_among(*[form.value for form in Form]),
         help="A line of tokens, ids or jsonl for each text; or shards: bin, npy, parquet, arrow.",
     ),
 ]
@@ -354,7 +390,7 @@ VocabSize = Annotated[
     int | None,
     typer.Option(
         "--vocab-size",
-        min=1,
+        parser=positive,
         metavar="SIZE",
         help="Of all that is trained. [default: 30000]",
         show_default=False,
@@ -364,7 +400,7 @@ ExtendedSize = Annotated[
     int,
     typer.Option(
         "--vocab-size",
-        min=1,
+        parser=positive,
         metavar="SIZE",
         help="Ids to have in the end, added tokens included.",
         show_default=False,
@@ -374,7 +410,7 @@ PrunedSize = Annotated[
     int,
     typer.Option(
         "--vocab-size",
-        min=1,
+        parser=positive,
         metavar="SIZE",
         help="Tokens to keep, added tokens included.",
         show_default=False,
@@ -402,6 +438,7 @@ Baselines = Annotated[
     typer.Option(
         "--baseline",
         metavar="KIND",
+        autocompletion=_among("bpe", "wordpiece", "unigram", "sentencepiece-bpe", "sentencepiece-unigram"),
         help="Train and compare bpe, wordpiece, unigram, sentencepiece-bpe or sentencepiece-unigram. "
         "May be repeated; bpe is always there. [default: those without sentencepiece]",
         show_default=False,
@@ -442,6 +479,7 @@ BytePreTokenizerOption = Annotated[
     typer.Option(
         "--pre-tokenizer",
         metavar="NAME",
+        autocompletion=_among(*ENTRIES),
         help="What splits text: gpt2-digits (the default), gpt2, llama3 or gpt4o.",
         show_default=False,
     ),
@@ -450,6 +488,7 @@ NewCharacters = Annotated[
     int,
     typer.Option(
         "--new-characters",
+        parser=number,
         metavar="N",
         help="Give tokens to at most so many characters that have none, the most frequent ones.",
     ),
@@ -459,6 +498,7 @@ OtherPreTokenizerOption = Annotated[
     typer.Option(
         "--pre-tokenizer",
         metavar="NAME",
+        autocompletion=_among(*ENTRIES, *_OF_CHARACTERS),
         help="What splits the text to learn from, if not as the tokenizer does: metaspace keeps new tokens "
         "within words where it doesn't split text, as with Llama 2, Mistral and Gemma.",
         show_default=False,
@@ -544,6 +584,7 @@ ExportFormat = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
+        autocompletion=_among("sentencepiece", "tiktoken", "gguf", "raw"),
         help="sentencepiece (a .model), tiktoken, gguf (for llama.cpp), or raw (a folder of the stock "
         "class).",
         show_default=False,
@@ -582,15 +623,18 @@ Initializer = Annotated[
     typer.Option(
         "--init",
         metavar="HOW",
+        autocompletion=_among("pieces", "mean", "normal", "random", "zeros"),
         help="What rows of new tokens hold: the mean of those of the old tokenizer's pieces; or mean (of all "
         "rows), normal (drawn around that), random (as before training) or zeros.",
     ),
 ]
 PadToMultiple = Annotated[
     int,
-    typer.Option("--pad-to-multiple-of", min=1, metavar="N", help="Add rows up to a multiple of this."),
+    typer.Option(
+        "--pad-to-multiple-of", parser=positive, metavar="N", help="Add rows up to a multiple of this."
+    ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Of --init normal and random.")]
+Seed = Annotated[int, typer.Option("--seed", parser=number, metavar="N", help="Of --init normal and random.")]
 OldTokenizer = Annotated[
     str | None,
     typer.Option(

@@ -18,8 +18,10 @@ import pytest
 from transformers import AutoTokenizer
 
 import hf_scaffold as hs
+from hf_scaffold.adapting import embeddings
 from hf_scaffold.cli import commands, demo, errors, terminal, workflow
 from hf_scaffold.evaluation import inspection
+from hf_scaffold.shards.files import FORMATS as SHARD_FORMATS
 from hf_scaffold.tables.parts import Parts
 from hf_scaffold.text.pre_tokenizers import PRESETS
 from hf_scaffold.training.agreement import percent_down
@@ -189,7 +191,7 @@ def test_parts_of_a_corpus_are_counted_one_by_one(tmp_path, corpus, succeed, fai
     assert (tmp_path / "all.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
     arguments = "count", corpus, "-o", tmp_path / "x.parquet", "--part"
     assert "there is no part 3/3: they are numbered 0/3 to 2/3" in fail(*arguments, "3/3")
-    assert "'3 of 4' is no part such as 3/64" in fail(*arguments, "3 of 4")
+    assert "'3 of 4' is not a part, such as 3/64" in fail(*arguments, "3 of 4")
     table = tmp_path / "all.parquet"
     assert "all.parquet holds counts; parts are of text" in fail(*arguments[:1], table, *arguments[2:], "0/2")
     assert not (tmp_path / "x.parquet").exists()
@@ -235,7 +237,45 @@ COMMANDS = [command.callback.__name__.replace("_", "-") for command in commands.
 def test_help_shows_an_example_and_what_each_value_is(command, succeed):
     text = succeed(command, "--help")
     assert f"hf-scaffold {command}" in text.partition("Example:")[2]
-    assert not re.findall("<(?:int|str|path|list).*?>", text.partition("─ Options")[2])
+    # …as a user would say it: no types of Python, nor typer's braces and ranges
+    assert not re.findall(r"<(?:int|bool|str|path|list).*?>|[{}]|x>=|\bNone\b|\bTEXT\.\.\.", text)
+
+
+def test_help_tells_the_exit_codes(succeed):
+    assert "0 done, 1 nobody reads the output, 2 error, 130 Ctrl-C" in " ".join(succeed("--help").split())
+
+
+def proposed(line):
+    """What a shell proposes for the last word of a line."""
+    words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    result = program(env={**os.environ, "_HF_SCAFFOLD_COMPLETE": "complete_bash", **words})
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("hf-scaffold tok", ["tokenize"]),
+        ("hf-scaffold train --vocab", ["--vocab-size"]),
+        ("hf-scaffold train --pre-tokenizer ", [*PRESETS, *hs.CHARACTER_PRESETS]),
+        ("hf-scaffold extend --pre-tokenizer ", [*PRESETS, *hs.CHARACTER_PRESETS]),
+        ("hf-scaffold report --pre-tokenizer g", ["gpt2-digits", "gpt2", "gpt4o"]),
+        ("hf-scaffold count --alphabet ", ["bytes", "chars"]),
+        ("hf-scaffold tokenize --to ", ["tokens", "ids", "jsonl", *SHARD_FORMATS]),
+        ("hf-scaffold export --format ", ["sentencepiece", "tiktoken", "gguf", "raw"]),
+        ("hf-scaffold adapt --init ", [*embeddings.INITIALIZERS]),
+        ("hf-scaffold report --baseline ", [*hs.BASELINES]),
+    ],
+)
+def test_shells_complete_names(line, expected):
+    assert proposed(line) == expected
+
+
+def test_a_shell_is_given_its_script():
+    result = program("--show-completion", "bash")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "_HF_SCAFFOLD_COMPLETE" in result.stdout
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -472,7 +512,10 @@ BAD_SHARDS = {
     "a file to print": (["--file", "text.txt", "--to", "npy", "-o", "out"], "takes CORPUS and --output-dir"),
     "output without shards": (["text.txt", "-o", "out"], "--to bin, npy, parquet or arrow"),
     "two texts": (["one", "two"], "give one TEXT"),
-    "size no number": (["text.txt", "--to", "bin", "-o", "out", "--shard-size", "1.5M"], "no number such as"),
+    "size no number": (
+        ["text.txt", "--to", "bin", "-o", "out", "--shard-size", "1.5M"],
+        "'1.5M' is not a whole number",
+    ),
     "size of nothing": (
         ["text.txt", "--to", "bin", "-o", "out", "--shard-size", "0"],
         "--shard-size is 0; it must be",
@@ -604,13 +647,14 @@ BAD_TRAINING = {
     "lone surrogate": (["surrogate.jsonl"], "lone surrogate U+D800"),
     "pattern without files": (["*.nothing"], "no file matches"),
     "vocab_size too small": (["text.txt", "--vocab-size", "200"], "--vocab-size is 200, but 1 "),
-    "vocab_size no number": (["text.txt", "--vocab-size", "many"], "--vocab-size"),
+    "vocab_size no number": (["text.txt", "--vocab-size", "many"], "'many' is not a whole number, such as"),
+    "vocab_size zero": (["text.txt", "--vocab-size", "0"], "0 is too small; give at least 1"),
     "vocab_size huge": (["text.txt", "--vocab-size", str(2**31)], "--vocab-size is 2147483648; it must be"),
     "min_frequency huge": (["text.txt", "--min-frequency", str(2**63)], "--min-frequency"),
     "num_workers huge": (["text.txt", "--num-workers", "1000000"], "--num-workers is 1000000"),
     "characters missing": (["text.txt", "--unk-token", "?"], "--unk-token needs an alphabet of characters"),
     "alphabet to ask for": (["text.txt", "--unk-token", "?"], "count the corpus with --alphabet chars"),
-    "vocab_size negative": (["text.txt", "--vocab-size", "-5"], "--vocab-size"),
+    "vocab_size negative": (["text.txt", "--vocab-size", "-5"], "'--vocab-size': '-5' is not a whole number"),
     "doubled special token": (["text.txt", "--special-token", "<a>", "--special-token", "<a>"], "twice"),
     "empty special token": (["text.txt", "--special-token", ""], "--special-token is empty"),
     "special token of the alphabet": (["text.txt", "--eos-token", "x"], "'x' is a character of the alphabet"),
@@ -656,7 +700,7 @@ def test_an_output_that_cannot_be_is_refused_before_the_work(command, corpus, tm
     corpora = [] if command == "demo" else [corpus]
     message = fail(command, *corpora, "-o", tmp_path / "file" / "output.parquet")
     option = "--output" if command == "count" else "--output-dir"
-    assert f"{option}: {tmp_path / 'file'}: Not a directory; see hf-scaffold {command} --help" in message
+    assert f"{option}: {tmp_path / 'file'}: Not a directory\n" in message
 
 
 @pytest.mark.parametrize(
@@ -804,7 +848,9 @@ def test_tokenize_bad_input(shared, tmp_path, fail):
     assert "latin1.txt is not UTF-8" in fail("tokenize", "-f", tmp_path / "latin1.txt", "-t", tokenizer)
     assert "surrogate" in fail("tokenize", "\udc80", "-t", tokenizer)
     assert "not both" in fail("tokenize", "text", "-f", tmp_path / "empty.txt", "-t", tokenizer)
-    assert "--to" in fail("tokenize", "text", "--to", "words", "-t", tokenizer)
+    assert "'words' is unknown; choose tokens, ids, jsonl, bin" in fail(
+        "tokenize", "text", "--to", "words", "-t", tokenizer
+    )
 
 
 def test_inspect_negative_sample(shared, fail):
