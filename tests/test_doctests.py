@@ -34,6 +34,7 @@ WITHOUT_EXAMPLES = {
     "cli.options": "declarations, which --help shows",
     "cli.demo": "a tour, which tests/cli/test_demo.py takes",
     "cli.terminal": "it draws on a terminal",
+    "cli.usage": "what --help shows, which tests/cli/test_commands.py asks for",
     "cli.views": "it draws on a terminal",
     "tables.files": f"{ELSEWHERE}PreTokenCounts.save, which tests/counting has",
     "counting.workers": f"{ELSEWHERE}count",

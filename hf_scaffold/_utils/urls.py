@@ -23,6 +23,7 @@ _EATEN = re.compile(r"[a-z][a-z0-9+.-]+:/[^/]")  # what Path makes of a URL
 _PASSWORD = re.compile(r"(://[^/:@]*):[^/@]*@")
 _BUFFER = 1 << 17  # bytes handed on at a time
 _LEAST_BLOCK = 1 << 16  # bytes asked of a store at a time: first, after a seek
+STDIN = Path("/dev/stdin")  # standard input, on any system: it is read as it is open, not by this name
 MOST_BYTES = 1 << 23  # likewise: at most, unless more are asked for
 
 

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from hf_scaffold._utils.files import require_writable, require_writable_file
-from hf_scaffold._utils.urls import Place, require_writable_folder, require_writable_place
+from hf_scaffold._utils.urls import STDIN, Place, require_writable_folder, require_writable_place
 from hf_scaffold._utils.version import __version__
 from hf_scaffold.cli import options, terminal
 from hf_scaffold.cli.errors import TRACEBACK, describe, in_options
@@ -87,7 +87,7 @@ def _root(
 # ---- commands
 
 
-def _command(example: str) -> Any:
+def _command(example: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A command of the program, with what to write after its name as an example."""
     return app.command(cls=Command, epilog=f"Example: `{terminal.NAME} {example}`")
 
@@ -271,19 +271,19 @@ def tokenize(
             raise typer.BadParameter(f"{name} is for shards: --to bin, npy, parquet or arrow")
     if inputs and len(inputs) > 1:
         raise typer.BadParameter("give one TEXT in quotes, or --file")
-    text = inputs[0] if inputs else None
-    if text is not None and file is not None:
+    if inputs and file is not None:
         raise typer.BadParameter("give TEXT or --file, not both")
-    if text is None and file is None and sys.stdin.isatty():
-        raise typer.BadParameter("give TEXT, --file, or text on stdin")
+    if not inputs and file is None and (sys.stdin is None or sys.stdin.isatty()):
+        raise typer.BadParameter("give TEXT, --file, or text on standard input")
+    text = inputs[0] if inputs else "-" if file in (None, STDIN) else None
     loaded = workflow.load_scaffold(tokenizer)
     with terminal.progress_bar("Tokenizing", "bytes", hidden=sys.stdout.isatty()) as progress:
-        if text is not None:
+        if text == "-":
+            texts = workflow.read_lines(sys.stdin.buffer, "standard input")
+        elif text is not None:
             texts = iter([text])
-        elif file is not None:
-            texts = workflow.read_texts(file, text_field=text_field, progress=progress)
         else:
-            texts = workflow.read_lines(sys.stdin.buffer, "stdin")
+            texts = workflow.read_texts(file, text_field=text_field, progress=progress)
         for encoded in workflow.tokenize(texts, loaded, to.value):
             terminal.line(encoded)
 
@@ -309,7 +309,7 @@ def _write_shards(
     start = time.perf_counter()
     with terminal.progress_bar("Tokenizing", "bytes") as progress:
         index = write_shards(
-            corpus,
+            [*map(options.text_file, corpus)],
             loaded,
             output_dir,
             format=form,

@@ -1,6 +1,7 @@
 """The arguments and options of the commands: their names, and what --help says of each."""
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hf_scaffold._utils.urls import Place, place
+from hf_scaffold._utils.urls import STDIN, Place, place
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.parts import Part
 from hf_scaffold.text.presets import ENTRIES
@@ -97,6 +98,15 @@ def file(text: str) -> Place:
         raise typer.BadParameter(str(error)) from None
 
 
+def text_file(text: str) -> Place:
+    """A path or URL of text; `-` is standard input."""
+    if text != "-":
+        return file(text)
+    if sys.stdin is None:
+        raise typer.BadParameter("standard input is closed")
+    return STDIN
+
+
 def local_folder(text: str) -> Path:
     """A path; not a URL."""
     found = file(text)
@@ -114,10 +124,10 @@ _OF_CHARACTERS = "metaspace", "metaspace-unsplit", "whitespace", "whitespace-spl
 Corpus = Annotated[
     list[Any],
     typer.Argument(
-        parser=file,
+        parser=text_file,
         metavar="CORPUS",
         help="Files, URLs such as s3://bucket/key, or glob patterns of them: plain text or .jsonl, also as "
-        ".gz, .xz or .zst; .parquet.",
+        ".gz, .xz or .zst; .parquet. `-` is plain text from standard input.",
         show_default=False,
     ),
 ]
@@ -303,7 +313,8 @@ TextOrCorpus = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="TEXT|CORPUS",
-        help="One text; for shards, files, URLs or glob patterns. [default: each line of stdin is a text]",
+        help="One text; for shards, files, URLs or glob patterns. [default: `-`, each line of standard input "
+        "is a text]",
         show_default=False,
     ),
 ]
@@ -312,7 +323,7 @@ TextFile = Annotated[
     typer.Option(
         "--file",
         "-f",
-        parser=file,
+        parser=text_file,
         metavar="FILE",
         help="A file of texts; each line of plain text is one.",
         show_default=False,
@@ -427,7 +438,7 @@ HeldOut = Annotated[
     list[Any] | None,
     typer.Option(
         "--held-out",
-        parser=file,
+        parser=text_file,
         metavar="FILE",
         help="Text to measure apart, which nothing is trained on; as CORPUS. May be repeated.",
         show_default=False,
@@ -596,7 +607,7 @@ ExportedFile = Annotated[
 MeasuredCorpus = Annotated[
     list[Any] | None,
     typer.Argument(
-        parser=file,
+        parser=text_file,
         metavar="CORPUS",
         help="Text to measure agreement on, where the program's ids aren't exact. [default: what training "
         "measured, if that is of the same model]",

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from hf_scaffold._utils.arguments import warn
-from hf_scaffold._utils.urls import Place, Source, Url, is_place, is_source, place
+from hf_scaffold._utils.urls import STDIN, Place, Source, Url, is_place, is_source, place
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.files import (
     check_file,
@@ -186,7 +186,7 @@ def without_pipes(corpus: Corpus) -> tuple[Corpus, Any]:
         if _is_pipe(path):
             copy = Path(folder.name, f"{number}-{Path(path).name}")
             try:
-                with open(path, "rb") as stream, open(copy, "wb") as file:
+                with open(os.dup(0) if path == STDIN else path, "rb") as stream, open(copy, "wb") as file:
                     shutil.copyfileobj(stream, file)
             except OSError as error:
                 raise CorpusError(f"can't read {path}: {error}") from error
@@ -197,11 +197,9 @@ def without_pipes(corpus: Corpus) -> tuple[Corpus, Any]:
 
 def _is_pipe(path: object) -> bool:
     """Whether this is the path of something that can be read only once; a str among others is a text."""
-    return (
-        isinstance(path, os.PathLike)
-        and os.path.exists(path)
-        and not (os.path.isfile(path) or os.path.isdir(path))
-    )
+    if not isinstance(path, os.PathLike) or path == STDIN:
+        return path == STDIN
+    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
 
 
 def batches(items: Iterable[_Sized], size: int) -> Iterator[list[_Sized]]:

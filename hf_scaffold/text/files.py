@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hf_scaffold._core.text_reader import checked_utf8, json_texts, line_bounds, n_valid
-from hf_scaffold._utils.urls import Place, Url, is_place, place
+from hf_scaffold._utils.urls import STDIN, Place, Url, is_place, place
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.parts import LineNumber
 from hf_scaffold.text.texts import Texts, blocks_of, column_utf8
@@ -143,6 +143,8 @@ def _status(path: Place) -> tuple[bool, int | None]:
     """Whether it is a folder, and the size of a file that has one."""
     if isinstance(path, Url):
         return path.is_folder, path.size
+    if path == STDIN:  # even a file is read from where it stands
+        return False, None
     status = path.stat()
     is_file = stat.S_ISREG(status.st_mode)
     if is_file:  # opening a pipe twice would lose its text
@@ -217,7 +219,7 @@ class _MeteredFile(io.FileIO):
     """A file that reports how many bytes are read from it."""
 
     def __init__(self, path: Path, on_read: Callable[[int], None]) -> None:
-        super().__init__(path)
+        super().__init__(os.dup(0) if path == STDIN else path)
         self._on_read = on_read
 
     def readinto(self, buffer: Any) -> int:

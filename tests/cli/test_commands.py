@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import sysconfig
 import time
 import warnings
 from concurrent.futures.process import BrokenProcessPool
@@ -32,49 +31,6 @@ TEXT = demo.TEXT.read_text(encoding="utf-8")[:30_000] + (
     "日本語の本、日本語の木。\r\nქართული ენა, ქართული — Ørsted, Ångström.\n"
 )
 SIZE = 700
-PROGRAM = Path(sysconfig.get_path("scripts"), "hf-scaffold")
-
-
-class Result:
-    def __init__(self, code, out, err):
-        self.code, self.out, self.err = code, out, err
-
-    def __repr__(self):
-        return f"exit code {self.code}\n{self.out}\n{self.err}"
-
-
-@pytest.fixture
-def run(capsys):
-    def run(*arguments):
-        code = commands.main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return Result(code, captured.out, captured.err)
-
-    return run
-
-
-@pytest.fixture
-def succeed(run):
-    def succeed(*arguments):
-        result = run(*arguments)
-        assert result.code == 0, result
-        assert result.err == "", result
-        return result.out
-
-    return succeed
-
-
-@pytest.fixture
-def fail(run):
-    """The error's line of a command that must fail."""
-
-    def fail(*arguments):
-        result = run(*arguments)
-        assert (result.code, result.out) == (2, ""), result
-        assert re.fullmatch(r"hf-scaffold: error: [^\n]+\n", result.err), result
-        return result.err
-
-    return fail
 
 
 @pytest.fixture(scope="module")
@@ -245,14 +201,6 @@ def test_help_tells_the_exit_codes(succeed):
     assert "0 done, 1 nobody reads the output, 2 error, 130 Ctrl-C" in " ".join(succeed("--help").split())
 
 
-def proposed(line):
-    """What a shell proposes for the last word of a line."""
-    words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-    result = program(env={**os.environ, "_HF_SCAFFOLD_COMPLETE": "complete_bash", **words})
-    assert (result.returncode, result.stderr) == (0, "")
-    return result.stdout.split()
-
-
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -268,11 +216,14 @@ def proposed(line):
         ("hf-scaffold report --baseline ", [*hs.BASELINES]),
     ],
 )
-def test_shells_complete_names(line, expected):
-    assert proposed(line) == expected
+def test_shells_complete_the_last_word(line, expected, program):
+    words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    result = program(env={**os.environ, "_HF_SCAFFOLD_COMPLETE": "complete_bash", **words})
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.split() == expected
 
 
-def test_a_shell_is_given_its_script():
+def test_a_shell_is_given_its_script(program):
     result = program("--show-completion", "bash")
     assert (result.returncode, result.stderr) == (0, "")
     assert "_HF_SCAFFOLD_COMPLETE" in result.stdout
@@ -1008,18 +959,7 @@ def test_table_aligns_wide_characters(capsys):
 # ---- the installed program
 
 
-def program(*arguments, **kwargs):
-    return subprocess.run(
-        [PROGRAM, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-        **kwargs,
-    )
-
-
-def test_program_reads_lines_from_stdin(shared):
+def test_program_reads_lines_from_stdin(shared, program):
     result = program(
         "tokenize", "-t", shared / "tokenizer", "--to", "jsonl", input="it was — 日本\n\nof times",
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
@@ -1032,7 +972,7 @@ def test_program_reads_lines_from_stdin(shared):
     ]
 
 
-def test_program_fails_in_one_line():
+def test_program_fails_in_one_line(program):
     result = program("inspect", "/no/such/folder")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == "hf-scaffold: error: /no/such/folder: no such folder\n"
@@ -1054,9 +994,9 @@ def test_help_imports_nothing_heavy():
     )
 
 
-def test_ctrl_c(shared):
+def test_ctrl_c(shared, program):
     process = subprocess.Popen(
-        [PROGRAM, "tokenize", "-t", shared / "tokenizer"],
+        [program.path, "tokenize", "-t", shared / "tokenizer"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     process.stdin.write(b"it was the age\n" * 3000)
@@ -1067,7 +1007,7 @@ def test_ctrl_c(shared):
     assert (process.returncode, err.strip()) == (130, b"hf-scaffold: interrupted")
 
 
-def test_ctrl_c_leaves_whole_shards_to_go_on_from(shared, tmp_path):
+def test_ctrl_c_leaves_whole_shards_to_go_on_from(shared, program, tmp_path):
     (tmp_path / "long.txt").write_bytes(TEXT.encode() * 100)
     folder = tmp_path / "out"
     arguments = [
@@ -1075,7 +1015,7 @@ def test_ctrl_c_leaves_whole_shards_to_go_on_from(shared, tmp_path):
         "--shard-size", "3k", "-o",
     ]  # fmt: skip
     process = subprocess.Popen(
-        [PROGRAM, *map(str, arguments), folder],
+        [program.path, *map(str, arguments), folder],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "HF_SCAFFOLD_TRACEBACK": "1"},
     )  # fmt: skip
     while process.poll() is None and not (folder / "shard-00001.bin").exists():
@@ -1091,10 +1031,10 @@ def test_ctrl_c_leaves_whole_shards_to_go_on_from(shared, tmp_path):
     assert not list(folder.glob(".*"))
 
 
-def test_closed_pipe_is_no_error(shared, tmp_path):
+def test_closed_pipe_is_no_error(shared, program, tmp_path):
     (tmp_path / "long.txt").write_bytes(TEXT.encode() * 100)
     process = subprocess.Popen(
-        [PROGRAM, "tokenize", "-t", shared / "tokenizer", "-f", tmp_path / "long.txt"],
+        [program.path, "tokenize", "-t", shared / "tokenizer", "-f", tmp_path / "long.txt"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     process.stdout.readline()
