@@ -44,9 +44,9 @@ import hf_scaffold as hs
 
 ENGINES = ("spark", "ray", "datatrove")
 STEPS = ("read", "bare_count", "count", "bare_tokenize", "tokenize")
-CORPORA = ("quarter", "whole")
+CORPORA = {"quarter": 4, "whole": 1}  # what part of the documents they have
 BATCH = 4 << 20  # bytes of text
-N_FILES = 4
+N_FILES = 2  # of each corpus
 VOCAB_SIZE = 32_000
 
 
@@ -323,10 +323,10 @@ def written(text: str, size: int, folder: Path) -> int:
 
     documents = [text[start : start + size] for start in range(0, len(text), size)]
     rows = max(BATCH * len(documents) // len(text.encode()), 1)
-    for name in CORPORA:
+    for name, part in CORPORA.items():
         (folder / name).mkdir()
-        for i in range(N_FILES if name == "whole" else 1):
-            table = pyarrow.table({"text": documents[i::N_FILES]})
+        for i in range(N_FILES):
+            table = pyarrow.table({"text": documents[i * part :: N_FILES * part]})
             pyarrow.parquet.write_table(table, folder / name / f"{i}.parquet", row_group_size=rows)
     return rows
 
@@ -376,14 +376,14 @@ COLUMNS = [
 def lines_of(engine: str, found: dict[str, Any], megabytes: float) -> Iterator[list[str]]:
     """The table's lines of an engine."""
     start = start_of(engine, found["tokenizer"], 5)
-    more = megabytes * (1 - 1 / N_FILES)  # in the whole than in a quarter
+    more = megabytes * (1 - 1 / CORPORA["quarter"])  # in the whole than in a quarter
     cpu = [{what: found[f"{name} {what}"][1] for what in STEPS} for name in CORPORA]
     reading = rate(more, cpu[1]["read"] - cpu[0]["read"])
     for what in ("count", "tokenize"):
         wall, _, worker, _ = found[f"whole {what}"]
         bare, worker = rate(megabytes, found[f"whole bare_{what}"][3]), rate(megabytes, worker)
         quarter, whole = (seconds[what] - seconds["read"] for seconds in cpu)
-        step, fixed = rate(more, whole - quarter), quarter - (whole - quarter) / (N_FILES - 1)
+        step, fixed = rate(more, whole - quarter), quarter - (whole - quarter) / (CORPORA["quarter"] - 1)
         rates = [f"{bare:.0f}", f"{worker:.0f}", f"{worker / bare:.2f}", f"{step:.0f}", f"{step / bare:.2f}"]
         yield [
             engine,
