@@ -10,6 +10,7 @@
 # make bench-terabytes  what terabytes would take (FILE='name=path name=path'); writes docs/scale.md
 # make programs  what other programs make of a saved tokenizer: tests, and a table (FILE=path); needs node and npm
 # make notebooks  run the notebooks and store what they show
+# make site   the documentation as a site, in build/site
 # make lint   ruff, mypy, clang-format, compiler warnings
 # make scale-test  tests/scale: datatrove, Ray, Slurm, two releases of Spark and an S3 server, on clusters of this
 #   machine; brings a Java runtime and Slurm by apt-get where there are none (KILLS=200 workers killed,
@@ -31,7 +32,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-all scale-test test-lowest setup bench bench-encode bench-fresh bench-pipelines bench-shards bench-scale bench-terabytes scale-system programs notebooks lint explore fuzz mutants attack kills debug-test debug-fuzz debug-attack tsan-test clean
+.PHONY: demo test test-all scale-test test-lowest setup bench bench-encode bench-fresh bench-pipelines bench-shards bench-scale bench-terabytes scale-system programs notebooks site lint explore fuzz mutants attack kills debug-test debug-fuzz debug-attack tsan-test clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
@@ -74,6 +75,9 @@ notebooks: $(VENV)/test-extras
 CHECK_HEADERS := -std=c++17 -Wall -Wextra -Werror -fsyntax-only -x c++ /dev/null \
 	$(patsubst %,-include %,$(wildcard cython_core/*.hpp))
 ARM_CXX := aarch64-linux-gnu-g++
+site: $(VENV)-docs/installed
+	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --quiet
+
 lint: $(VENV)/lint-extras
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -196,6 +200,12 @@ $(VENV)/bench-extras: $(VENV)/installed
 	$(BIN)/pip install -q $(call wheel_with,bench)
 	touch $@
 
+# The reference is made of the sources: the package needn't be installed.
+$(VENV)-docs/installed:
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/pip install -q 'mkdocs-material>=9.6' 'mkdocstrings[python]>=1' ruff
+	touch $@
+
 $(VENV)-tokenizers-1/installed:
 	$(PYTHON) -m venv $(VENV)-tokenizers-1
 	$(VENV)-tokenizers-1/bin/pip install -q tokenizers==1.0.0rc3 numpy typer
@@ -242,4 +252,4 @@ $(VENV)-tsan/installed: $(SOURCES)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-debug $(VENV)-scale $(VENV)-spark-3 $(VENV)-tsan $(VENV)-lowest $(VENV)-tokenizers-1 build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-debug $(VENV)-docs $(VENV)-scale $(VENV)-spark-3 $(VENV)-tsan $(VENV)-lowest $(VENV)-tokenizers-1 build dist *.egg-info

@@ -33,8 +33,11 @@ PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 # Pages that show nothing to run, and why. That such a page has no block is a test, too.
 WITHOUT_EXAMPLES = {
     "algorithm.md": "it defines a method; its example by hand is in tests/training/test_trainer.py",
+    "reference.md": "its examples are those of the docstrings, which tests/test_doctests.py runs",
     "security.md": "it makes promises, each with the name of the test that keeps it",
     "SECURITY.md": "it says whom to write to",
+    "why.md": "it gives reasons",
+    "transformers.md": "it lists what there is; the tutorial shows it",
 }
 # Blocks that are no code, by the words they begin with.
 NO_CODE = {"algorithm.md": ("n a · z o · A r",), "export.md": ("{",)}
@@ -47,8 +50,8 @@ NOT_RUN = {
     "sbatch": "it needs a cluster; the commands that it starts are checked",
     "spark-submit": "it needs a cluster; tests/scale runs the same script on one of this machine",
 }
-# Pages that need torch: tests/models runs them.
-WITH_TORCH = {"adapting.md"}
+# Pages that need torch, or datasets, which would trip over its being hidden: tests/models runs them.
+WITH_TORCH = {"adapting.md", "tutorial.md"}
 # Pages whose code needs what only `make scale-test` installs: it is that of scripts, which tests/scale runs.
 OF_SCRIPTS = {"engines.md": ROOT / "examples" / "scale"}
 
@@ -298,22 +301,28 @@ READERS = {
 }
 NEEDS = {
     "adapting.md": ["my-model", "my-tokenizer"],
+    "coming-from.md": ["books/"],
+    "commands.md": ["books/", "other.txt", "gpt2-like-folder", "my-tokenizer"],
     "counting.md": ["corpus/", "web.parquet"],
     "export.md": ["books/", "my-tokenizer", "my-metaspace-tokenizer", "their.model"],
     "programs.md": ["my-tokenizer"],
-    "README.md": ["books/", "other.txt", "held-out.txt", "my-old-tokenizer", "gpt2-like-folder"],
+    "index.md": ["books/"],
+    "python.md": ["books/", "held-out.txt", "my-old-tokenizer"],
+    "README.md": ["books/", "other.txt"],
     "report.md": ["books/", "other.txt"],
     "shards.md": ["corpus/", "my-tokenizer"],
+    "tutorial.md": ["books/"],
 }
-# And what the README's reader has at the end.
+# And what the reader has at the end.
 MADE = {
     "adapting.md": ["my-adapted-model/model.safetensors", "my-adapted-model/scaffold.json"],
-    "counting.md": ["parts/1.parquet", "all.parquet", "mixed.parquet"],
-    "README.md": [
-        *("my-tokenizer/scaffold.json", "my-bpe/log.jsonl", "books.parquet", "report.html"),
-        *("shards/shard-00000.bin", "shards/index.json", "my-larger-tokenizer/scaffold.json"),
-        "my-smaller-tokenizer/scaffold.json",
+    "commands.md": [
+        *("my-tokenizer/scaffold.json", "shards/shard-00000.bin", "shards/index.json"),
+        *("my-larger-tokenizer/scaffold.json", "my-smaller-tokenizer/scaffold.json"),
     ],
+    "counting.md": ["parts/1.parquet", "all.parquet", "mixed.parquet"],
+    "python.md": ["my-bpe/log.jsonl", "books.parquet"],
+    "README.md": ["my-tokenizer/scaffold.json", "report.html"],
     "export.md": [
         "longer/scaffold.json",
         "my.model",
@@ -381,3 +390,5 @@ def test_every_public_name_is_described():
     text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     described = set(re.findall(r"`(\w+)", text))
     assert set(hs.__all__) <= described
+    reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^::: hf_scaffold\.(\w+)$", reference, re.MULTILINE)) == sorted(hs.__all__)

@@ -316,8 +316,7 @@ def mix(
         weights, show_progress: As for `mix_counts`, which writes a table of any size.
     Returns:
         The same table.
-    Raises:
-        As `mix_counts`.
+    Raises: As `mix_counts`.
     Cost: memory of the result, or 1 GB if that is more; the tables are read some rows at a time.
     Example:
         >>> import tempfile

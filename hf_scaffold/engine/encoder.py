@@ -298,8 +298,10 @@ class Encoder:
     ) -> tuple[Ids, Offsets]:
         """The ids of all texts in one array: the fastest way, as no Python object is made of any id.
 
-        Args: As for `encode_batch`; texts may also be UTF-8 as bytes, or a column of an Arrow table, of which
-            no string is made unless special tokens are looked for.
+        Args:
+            texts: As for `encode_batch`; also UTF-8 as bytes, or a column of an Arrow table, of which no
+                string is made unless special tokens are looked for.
+            add_special_tokens, allowed_special, disallowed_special, dropout, seed: As for `encode`.
             num_threads: At most. None: one a CPU, unless TOKENIZERS_PARALLELISM or RAYON_NUM_THREADS say
                 otherwise, or this is a worker process.
         Returns:

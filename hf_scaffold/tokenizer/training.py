@@ -163,8 +163,7 @@ def train_tokenizer_sizes(
         vocab_sizes: As for `train_sizes`.
     Returns:
         One tokenizer a size, in their order.
-    Raises:
-        As `train_tokenizer`; ConfigurationError if there is no size.
+    Raises: As `train_tokenizer`; ConfigurationError if there is no size.
     Example:
         >>> import hf_scaffold as hs
         >>> [len(tokenizer) for tokenizer in hs.train_tokenizer_sizes(["some text"], [259, 258])]

@@ -103,8 +103,7 @@ def train_sizes(
         settings, **options: As for `train`; the vocab_size of the settings doesn't count.
     Returns:
         One artifact a size, in their order.
-    Raises:
-        As `train`; ConfigurationError if there is no size.
+    Raises: As `train`; ConfigurationError if there is no size.
     Example:
         >>> import hf_scaffold as hs
         >>> counts = hs.PreTokenCounts.from_mapping({"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5})
