@@ -14,7 +14,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hf_scaffold._utils.arguments import LARGEST_ID, knows_its_arguments, progress, string, strings, whole
+from hf_scaffold._utils.arguments import (
+    LARGEST_ID,
+    knows_its_arguments,
+    progress,
+    string,
+    strings,
+    warn,
+    whole,
+)
 from hf_scaffold._utils.files import write_files
 from hf_scaffold.counting.counting import count
 from hf_scaffold.counting.counts import PreTokenCounts
@@ -36,7 +44,7 @@ from hf_scaffold.report.markdown import markdown_of
 from hf_scaffold.report.passages import choose_passage, differing_share, split_passage
 from hf_scaffold.report.words import TEXT_NAMES
 from hf_scaffold.text.byte_level import bytes_to_symbols, symbols_to_bytes
-from hf_scaffold.text.corpus import Corpus, corpus_names
+from hf_scaffold.text.corpus import Corpus, corpus_names, describe_corpus, shared_files
 from hf_scaffold.text.files import import_extra
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
 from hf_scaffold.training.artifact import ScaffoldBPE
@@ -189,6 +197,7 @@ def make_report(
     text = texts[TRAIN]
     counts = count(text.readable, pre_tokenizer=cutter, text_field=text_field, num_workers=num_workers)
     text.add_counts(counts)
+    _warn_of_training_text(texts, counts)
     tokenizers = _train_all(kinds, counts, text, vocab_size, special_tokens, step)
     scaffold, plain = tokenizers[SCAFFOLD], tokenizers[PLAIN]
     step("Encoding with all of them")
@@ -261,6 +270,16 @@ def _readable_texts(corpus: Corpus, held_out: Corpus | None, text_field: str) ->
         if next(text.documents(), None) is None:
             raise CorpusError(f"the {TEXT_NAMES[name].lower()} is empty")
     return texts
+
+
+def _warn_of_training_text(texts: Mapping[str, EvaluationText], counts: PreTokenCounts) -> None:
+    if HELD_OUT not in texts:
+        return
+    train, held_out = texts[TRAIN].corpus, texts[HELD_OUT].corpus
+    if shared := shared_files(train, held_out):
+        warn(f"{shared[0]} is in the held-out text and in the training text")
+    elif texts[HELD_OUT].counts(counts.pre_tokenizer) == counts:
+        warn(f"the held-out text, {describe_corpus(held_out)}, equals the training text")
 
 
 def _train_all(

@@ -23,6 +23,7 @@ from hf_scaffold.text.files import (
     check_file,
     encode,
     find_files,
+    identity,
     is_divisible,
     is_json_lines,
     lines_of,
@@ -167,6 +168,14 @@ def corpus_names(corpus: Corpus) -> list[str]:
     if not isinstance(corpus, list | tuple):
         return []
     return [str(place(path)) for path in corpus if is_place(path)]
+
+
+def shared_files(corpus: Corpus, other: Corpus) -> list[Place]:
+    """The files that two corpora both have, as the second names them; none of what isn't files."""
+    if not corpus_names(corpus) or not corpus_names(other):
+        return []
+    known = {*map(identity, files_of(corpus))}
+    return [path for path in files_of(other) if identity(path) in known]
 
 
 def without_pipes(corpus: Corpus) -> tuple[Corpus, Any]:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hf_scaffold._core.text_reader import checked_utf8, json_texts, line_bounds, n_valid
+from hf_scaffold._utils.arguments import warn
 from hf_scaffold._utils.urls import STDIN, Place, Url, is_place, place
 from hf_scaffold.errors import ConfigurationError, CorpusError
 from hf_scaffold.text.parts import LineNumber
@@ -98,15 +99,36 @@ def _matching_urls(url: Url) -> list[Place]:
 def find_files(paths: Iterable[Any]) -> list[Place]:
     """The files that paths and glob patterns name, in order.
 
+    Warns of a file that they name twice.
+
     Raises:
-        CorpusError: one is not a path, or matches nothing.
+        CorpusError: one is not a path, or matches nothing; or standard input is there twice.
     """
     found: list[Place] = []
     for path in paths:
         if not is_place(path):
             raise CorpusError(f"{path!r} among paths: give only pathlib.Path objects, or only str documents")
         found += matching_files(path)
+    if found.count(STDIN) > 1:
+        raise CorpusError("standard input is given twice; it can be read only once")
+    known: set[object] = set()
+    for path in found:
+        if (file := identity(path)) in known:
+            warn(f"{path} is given twice, and is read twice")
+            break
+        known.add(file)
     return found
+
+
+def identity(path: Place) -> object:
+    """What is equal for two names of one file, and only then."""
+    if isinstance(path, Url) or path == STDIN:
+        return str(path)
+    try:
+        status = path.stat()
+    except OSError:
+        return path
+    return (status.st_dev, status.st_ino) if status.st_ino and stat.S_ISREG(status.st_mode) else path
 
 
 def looks_like_a_path(text: str) -> bool:

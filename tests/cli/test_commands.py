@@ -1083,3 +1083,32 @@ def test_export_tells_of_a_first_space(tmp_path, run, succeed):
     assert result.code == 0
     assert re.search(r"ids +not exact: agreement 100 %", result.out)
     assert result.err.startswith("hf-scaffold: warning: SentencePiece puts a space before every text")
+
+
+# ---- text given twice
+
+
+def test_a_file_given_twice_is_named_once(corpus, tmp_path, run):
+    (tmp_path / "link.txt").symlink_to(corpus)
+    for again in (corpus, tmp_path / "*.txt", tmp_path / "link.txt"):
+        result = run("train", corpus, again, "--vocab-size", 300, "-o", tmp_path / "out")
+        named = tmp_path / "link.txt" if "link" in str(again) or "*" in str(again) else corpus
+        assert result.code == 0
+        assert result.err == f"hf-scaffold: warning: {named} is given twice, and is read twice\n"
+
+
+@pytest.mark.parametrize(
+    ("held_out", "expected"),
+    [
+        ("text.txt", "text.txt is in the held-out text and in the training text\n"),
+        ("copy.txt", "the held-out text, '{folder}/copy.txt', equals the training text\n"),
+    ],
+)
+def test_held_out_text_that_is_trained_on(held_out, expected, corpus, tmp_path, run):
+    (tmp_path / "copy.txt").write_bytes(corpus.read_bytes())
+    arguments = "report", corpus, "--baseline", "bpe", "--vocab-size", SIZE, "-o", tmp_path / "r.md"
+    result = run(*arguments, "--held-out", tmp_path / held_out)
+    assert result.code == 0
+    assert result.err.startswith("hf-scaffold: warning: ")
+    assert result.err.count("\n") == 1
+    assert expected.format(folder=tmp_path) in result.err

@@ -101,3 +101,8 @@ def test_what_is_wrong_is_one_line(folder, tmp_path, program):
         assert result.returncode == 2
         assert "standard input" in result.stderr
         assert result.stderr.count("\n") == 1
+
+
+def test_there_is_one_standard_input(tmp_path, program):
+    result = program("count", "-", "-", "-o", tmp_path / "out.parquet", input=TEXT)
+    assert result.stderr == ("hf-scaffold: error: standard input is given twice; it can be read only once\n")

@@ -584,7 +584,7 @@ def no_work(monkeypatch):
     [
         (["-o", "report.pdf"], "--output: report.pdf: a report's name ends in .html, .md, .json"),
         (["-o", "{files}"], "a report's name ends in"),
-        (["-o", "{files}/train.txt/report.md"], "train.txt: Not a directory; see hf-scaffold report --help"),
+        (["-o", "{files}/train.txt/report.md"], "train.txt: Not a directory"),
         (["-o", "r.md", "--held-out", "{files}/missing.txt"], "missing.txt"),
         (["-o", "r.md", "--held-out", "{files}/empty.txt"], "the held-out text is empty"),
         (["-o", "r.md", "--baseline", "bpee"], "unknown baseline 'bpee'; choose from bpe, wordpiece"),
