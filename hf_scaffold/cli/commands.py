@@ -108,6 +108,7 @@ def count(
     output: options.CountsFile,
     pre_tokenizer: options.PreTokenizerOption = None,
     alphabet: options.AlphabetOption = None,
+    normalizer: options.NormalizerOption = None,
     text_field: options.FieldOption = "text",
     num_workers: options.WorkersOption = None,
     max_pretoken_length: options.LongestOption = MAX_PRETOKEN_LENGTH,
@@ -124,11 +125,19 @@ def count(
 
     _require_table_file(output)
     start = time.perf_counter()
-    settings = pre_tokenizer, alphabet, text_field, num_workers, max_pretoken_length, part
+    settings = {
+        "pre_tokenizer": pre_tokenizer,
+        "normalizer": workflow.normalizer_of(normalizer),
+        "alphabet": alphabet,
+        "text_field": text_field,
+        "num_workers": num_workers,
+        "max_pretoken_length": max_pretoken_length or None,
+        "part": part,
+    }
     if max_memory is not None:
-        size = workflow.count_to_file(corpus, *settings, output, max_memory)
+        size = workflow.count_to_file(corpus, output, max_memory, **settings)
     else:
-        size = save_table(workflow.count_with_bar(corpus, *settings), output)
+        size = save_table(workflow.count_with_bar(corpus, **settings), output)
     views.show_table(size, output, time.perf_counter() - start)
 
 
@@ -177,6 +186,8 @@ def train(
     vocab_size: options.VocabSizes = None,
     pre_tokenizer: options.PreTokenizerOption = None,
     alphabet: options.AlphabetOption = None,
+    normalizer: options.NormalizerOption = None,
+    like: options.Like = None,
     special_token: options.SpecialTokens = None,
     bos_token: options.BosToken = None,
     eos_token: options.EosToken = None,
@@ -208,33 +219,51 @@ def train(
     sizes = checked_sizes([*dict.fromkeys(vocab_size or [DEFAULT_VOCAB_SIZE])])
     with options.about("--output-dir"):
         folders = workflow.tokenizer_folders(output_dir, sizes)
+    shell = None
+    cut: dict[str, Any] = {"pre_tokenizer": pre_tokenizer, "alphabet": alphabet, "normalizer": normalizer}
+    symbols: dict[str, Any] = {
+        "unk_token": unk_token,
+        "byte_fallback": byte_fallback,
+        "continuing_subword_prefix": continuing_subword_prefix,
+        "end_of_word_suffix": end_of_word_suffix,
+    }
+    special_tokens: list[Any]
     special_tokens, roles = workflow.special_tokens_and_roles(
-        special_token, bos_token=bos_token, eos_token=eos_token, pad_token=pad_token
+        special_token, like is None, bos_token=bos_token, eos_token=eos_token, pad_token=pad_token
     )
+    if like is None:
+        cut["normalizer"] = workflow.normalizer_of(normalizer)
+    else:
+        options.refuse_with("--like", **cut, **symbols)
+        shell = workflow.shell_like(like, special_tokens, roles)
+        cut, symbols = {"pre_tokenizer": shell.pre_tokenizer}, workflow.symbol_options(shell)
+        special_tokens = [*shell.special_tokens]
+    if limit_alphabet is not None:
+        symbols["initial_alphabet"] = ()
     settings = TrainingSettings(
         min_frequency=min_frequency,
         special_tokens=special_tokens,
-        initial_alphabet=None if limit_alphabet is None else (),
         limit_alphabet=limit_alphabet,
         max_token_length=max_token_length,
-        unk_token=unk_token,
-        byte_fallback=byte_fallback,
-        continuing_subword_prefix=continuing_subword_prefix,
-        end_of_word_suffix=end_of_word_suffix,
         scaffold=scaffold,
         every_split=every_split,
         log=log,
+        **symbols,
     )
     start = time.perf_counter()
     counts = workflow.count_with_bar(
-        corpus, pre_tokenizer, alphabet, text_field, num_workers, max_pretoken_length
+        corpus,
+        **cut,
+        text_field=text_field,
+        num_workers=num_workers,
+        max_pretoken_length=max_pretoken_length or None,
     )
     if min_count > 1:
         counts = counts.at_least(min_count)
     with terminal.progress_bar("Training", "tokens") as progress:
         artifacts = train_sizes(counts, sizes, settings=replace(settings, show_progress=progress))
     for folder, bpe in zip(folders, artifacts, strict=True):
-        workflow.save_tokenizer(bpe.with_sources(map(str, corpus)), folder, **roles)
+        workflow.save_tokenizer(bpe.with_sources(map(str, corpus)), folder, shell, **roles)
         views.show_training(bpe, counts, folder, time.perf_counter() - start)
 
 

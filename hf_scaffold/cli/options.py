@@ -29,6 +29,13 @@ def about(name: str) -> Iterator[None]:
         raise ConfigurationError(f"{name}: {error}") from None
 
 
+def refuse_with(option: str, **others: Any) -> None:
+    """Refuse options that say what another one says, by the names of their arguments."""
+    given = [f"--{name.replace('_', '-')}" for name, value in others.items() if value]
+    if given:
+        raise typer.BadParameter(f"{option} says what {' and '.join(given)} would say; give one of them")
+
+
 class Form(str, Enum):
     """What `tokenize` writes: a line for each text, or training shards."""
 
@@ -119,6 +126,8 @@ def local_folder(text: str) -> Path:
 
 _OF_CHARACTERS = "metaspace", "metaspace-unsplit", "whitespace", "whitespace-split", "bert"
 
+_NORMALIZERS = "nfc", "nfd", "nfkc", "nfkd", "lowercase", "strip-accents"
+
 # ---- of several commands; what is Any is a Place, which Typer can't name
 
 Corpus = Annotated[
@@ -149,6 +158,17 @@ AlphabetOption = Annotated[
         metavar="NAME",
         autocompletion=_among("bytes", "chars"),
         help="What merges start from: bytes (the default) or chars.",
+        show_default=False,
+    ),
+]
+NormalizerOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--normalizer",
+        metavar="NAME",
+        autocompletion=_among(*_NORMALIZERS),
+        help=f"What text goes through first: {', '.join(_NORMALIZERS[:-1])} or {_NORMALIZERS[-1]}. May be "
+        "repeated, in this order. [default: text stays as it is]",
         show_default=False,
     ),
 ]
@@ -206,6 +226,16 @@ VocabSizes = Annotated[
         metavar="SIZE",
         help="Tokens with an id: special tokens, alphabet and merged tokens; 32k is 32000. May be repeated: "
         "one run then trains all sizes, each into DIR/SIZE. [default: 30000]",
+        show_default=False,
+    ),
+]
+Like = Annotated[
+    str | None,
+    typer.Option(
+        "--like",
+        metavar="TOKENIZER",
+        help="Take all but the vocabulary from a BPE tokenizer, a folder or name on the Hub: how it splits "
+        "text, special tokens, templates. --special-token adds more.",
         show_default=False,
     ),
 ]

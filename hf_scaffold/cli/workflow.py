@@ -1,12 +1,16 @@
 """The steps behind the commands: files to counts, a tokenizer into its folder and back, text to lines."""
 
+import errno
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tokenizers import normalizers
+from tokenizers.normalizers import Normalizer
 
 from hf_scaffold._utils.files import require_writable, require_writable_file, saving, settle
 from hf_scaffold._utils.urls import Place, Url, open_place
@@ -20,9 +24,12 @@ from hf_scaffold.tables.mixing import mix_counts
 from hf_scaffold.text.corpus import Progress, iter_documents
 from hf_scaffold.text.files import find_files, holds_lines, import_extra
 from hf_scaffold.text.parts import Part
-from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
+from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
 from hf_scaffold.text.presets import MAX_PRETOKEN_LENGTH
 from hf_scaffold.tokenizer.building import artifact_of, build_tokenizer
+from hf_scaffold.tokenizer.like import Shell, empty_like, fill
+from hf_scaffold.tokenizer.like import symbol_options as symbol_options
+from hf_scaffold.tokenizer.loading import load_pretrained
 from hf_scaffold.tokenizer.loading import load_scaffold as load_scaffold
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.files import DEMOLISH_FILE
@@ -30,6 +37,15 @@ from hf_scaffold.training.files import FILES as ARTIFACT_FILES
 
 if TYPE_CHECKING:
     from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
+
+NORMALIZERS = {
+    "nfc": normalizers.NFC,
+    "nfd": normalizers.NFD,
+    "nfkc": normalizers.NFKC,
+    "nfkd": normalizers.NFKD,
+    "lowercase": normalizers.Lowercase,
+    "strip-accents": normalizers.StripAccents,
+}
 
 # Not beside tokenizer.json: this vocab.json gives scaffold tokens ids from |V| on, and programs that go for
 # vocab.json and merges.txt by name (GPT2Tokenizer of transformers, without a tokenizer.json) would use them.
@@ -44,7 +60,8 @@ _BATCH_SIZE = 1000  # texts encoded at a time
 def read_counts(
     paths: Sequence[Place],
     *,
-    pre_tokenizer: str | None = None,
+    pre_tokenizer: str | PreTokenizer | None = None,
+    normalizer: Normalizer | None = None,
     alphabet: str | None = None,
     text_field: str = "text",
     num_workers: int | None = None,
@@ -56,8 +73,8 @@ def read_counts(
 
     Args:
         paths: Files, URLs or glob patterns of text, as for `count`; or of tables of counts.
-        pre_tokenizer: A preset's name. None: the default for text, and whatever made the tables for tables.
-        alphabet: As for `count`. None: that of the tables for tables, else bytes.
+        pre_tokenizer, normalizer, alphabet: As for `count`. None: the default for text, and whatever made the
+            tables for tables.
         text_field, num_workers, max_pretoken_length, part, show_progress: As for `count`.
     Raises:
         ConfigurationError: text and tables are mixed, a part is to be counted of tables, or a table was
@@ -70,6 +87,7 @@ def read_counts(
         return count(
             paths,
             pre_tokenizer=pre_tokenizer,
+            normalizer=normalizer,
             alphabet=alphabet,
             text_field=text_field,
             num_workers=num_workers,
@@ -92,68 +110,45 @@ def read_counts(
             f"{tables[0]} was counted with an alphabet of {made_with.alphabet}, not {alphabet}; "
             "count the text again"
         )
-    if (
-        pre_tokenizer is not None
-        and get_pre_tokenizer(pre_tokenizer, alphabet=made_with.alphabet) != made_with
-    ):
+    asked = made_with if pre_tokenizer is None else pre_tokenizer
+    if get_pre_tokenizer(asked, normalizer, made_with.alphabet) != made_with:
+        name = pre_tokenizer if isinstance(pre_tokenizer, str) and normalizer is None else "what is asked for"
         raise ConfigurationError(
-            f"{tables[0]} was counted with {made_with.preset or 'another pre-tokenizer'}, "
-            f"not {pre_tokenizer}; count the text again"
+            f"{tables[0]} was counted with {made_with.preset or 'another pre-tokenizer or normalizer'}, "
+            f"not {name}; count the text again"
         )
     return counts
 
 
-def count_with_bar(
-    corpus: Sequence[Place],
-    pre_tokenizer: str | None,
-    alphabet: str | None,
-    text_field: str,
-    num_workers: int | None,
-    max_pretoken_length: int,
-    part: Part | None = None,
-) -> PreTokenCounts:
-    """What `read_counts` gives, with a bar meanwhile; a max_pretoken_length of 0 keeps all."""
+def count_with_bar(corpus: Sequence[Place], **kwargs: Any) -> PreTokenCounts:
+    """What `read_counts` gives, with a bar meanwhile."""
     with terminal.progress_bar("Counting", "bytes") as progress:
-        return read_counts(
-            corpus,
-            pre_tokenizer=pre_tokenizer,
-            alphabet=alphabet,
-            text_field=text_field,
-            num_workers=num_workers,
-            max_pretoken_length=max_pretoken_length or None,
-            part=part,
-            show_progress=progress,
-        )
+        return read_counts(corpus, **kwargs, show_progress=progress)
 
 
-def count_to_file(
-    corpus: Sequence[Place],
-    pre_tokenizer: str | None,
-    alphabet: str | None,
-    text_field: str,
-    num_workers: int | None,
-    max_pretoken_length: int,
-    part: Part | None,
-    output: Place,
-    max_memory: str,
-) -> TableSize:
+def count_to_file(corpus: Sequence[Place], output: Place, max_memory: str, **kwargs: Any) -> TableSize:
     """What `count_with_bar` gives, of text, into a file, in bounded memory."""
     files = find_files(corpus)
     for path in filter(_holds_counts, files):
         raise ConfigurationError(f"{path} holds counts; merge-counts adds up tables in bounded memory")
     with terminal.progress_bar("Counting", "bytes") as progress:
-        return count(
-            files,
-            pre_tokenizer=pre_tokenizer,
-            alphabet=alphabet,
-            text_field=text_field,
-            num_workers=num_workers,
-            max_pretoken_length=max_pretoken_length or None,
-            part=part,
-            output=output,
-            max_memory=max_memory,
-            show_progress=progress,
-        )
+        return count(files, **kwargs, output=output, max_memory=max_memory, show_progress=progress)
+
+
+def normalizer_of(names: Sequence[str] | None) -> Normalizer | None:
+    """The normalizer of `tokenizers` that these names mean, in their order.
+
+    Raises:
+        ConfigurationError: a name is unknown.
+    Example:
+        >>> normalizer_of(["nfd", "strip-accents"]).normalize_str("déjà")
+        'deja'
+    """
+    for name in names or ():
+        if name not in NORMALIZERS:
+            raise ConfigurationError(f"--normalizer is {name!r}; it must be one of {', '.join(NORMALIZERS)}")
+    chosen = [NORMALIZERS[name]() for name in names or ()]
+    return normalizers.Sequence(chosen) if len(chosen) > 1 else chosen[0] if chosen else None
 
 
 def merge_with_bar(tables: Sequence[Place], output: Place, max_memory: str) -> TableSize:
@@ -234,25 +229,45 @@ def tokenizer_folders(output_dir: Path, sizes: Sequence[int]) -> list[Path]:
 
 
 def special_tokens_and_roles(
-    special_tokens: Sequence[str] | None, **roles: str | None
+    special_tokens: Sequence[str] | None, with_eos: bool = True, **roles: str | None
 ) -> tuple[list[str], dict[str, str]]:
     """The special tokens to train with, and what to name them for.
 
     Args:
-        special_tokens: Those to come first; None or none: an end of text, unless roles say which.
+        special_tokens: Those to come first.
+        with_eos: Have an end of text where there are none of these, and roles don't say which.
         **roles: bos_token, eos_token, pad_token; None for none.
     Example:
         >>> special_tokens_and_roles(None, eos_token=None, pad_token="<pad>")
         (['<|endoftext|>', '<pad>'], {'eos_token': '<|endoftext|>', 'pad_token': '<pad>'})
     """
-    if not special_tokens and roles["eos_token"] is None:
+    if with_eos and not special_tokens and roles["eos_token"] is None:
         roles["eos_token"] = DEFAULT_EOS
     first = special_tokens or []
     named = {role: token for role, token in roles.items() if token is not None}
     return [*first, *(token for token in dict.fromkeys(named.values()) if token not in first)], named
 
 
-def save_tokenizer(bpe: ScaffoldBPE, folder: Path, **kwargs: Any) -> "ScaffoldTokenizerFast":
+def shell_like(like: str, special_tokens: Sequence[str], roles: Mapping[str, str]) -> Shell:
+    """All but the vocabulary of a tokenizer, with more special tokens and other roles.
+
+    Args:
+        like: A folder, or a name on the Hub.
+        special_tokens, roles: As `special_tokens_and_roles` gives them.
+    Raises:
+        OSError: there is none.
+        ConfigurationError: it has no BPE model, or can't be followed otherwise.
+    """
+    if Path(like).is_file():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), like)
+    from transformers import AutoTokenizer
+
+    return empty_like(load_pretrained(like, AutoTokenizer.from_pretrained), special_tokens, roles=roles)
+
+
+def save_tokenizer(
+    bpe: ScaffoldBPE, folder: Path, shell: Shell | None = None, **kwargs: Any
+) -> "ScaffoldTokenizerFast":
     """Write a transformers tokenizer into a folder, the artifact into its subfolder `artifact`.
 
     Files of the same names are replaced, others stay. Whatever ends it, the folder loads as the old tokenizer
@@ -261,13 +276,14 @@ def save_tokenizer(bpe: ScaffoldBPE, folder: Path, **kwargs: Any) -> "ScaffoldTo
     Args:
         bpe: What training gave.
         folder: Made if needed.
+        shell: What the tokenizer has besides the vocabulary; None: the usual.
         **kwargs: As for `ScaffoldBPE.to_tokenizer`: eos_token, pad_token, …
     Returns:
         The tokenizer.
     Raises:
         OSError: the folder or a file can't be written.
     """
-    tokenizer = build_tokenizer(bpe, **kwargs)
+    tokenizer = build_tokenizer(bpe, **kwargs) if shell is None else fill(shell, bpe, **kwargs)
     from hf_scaffold.tokenization_scaffold import STALE
 
     stale = [*STALE, *(os.path.join(ARTIFACT_FOLDER, name) for name in ARTIFACT_FILES)]

@@ -14,6 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
+from tokenizers import normalizers
 from transformers import AutoTokenizer
 
 import hf_scaffold as hs
@@ -210,6 +211,7 @@ def test_help_tells_the_exit_codes(succeed):
         ("hf-scaffold extend --pre-tokenizer ", [*PRESETS, *hs.CHARACTER_PRESETS]),
         ("hf-scaffold report --pre-tokenizer g", ["gpt2-digits", "gpt2", "gpt4o"]),
         ("hf-scaffold count --alphabet ", ["bytes", "chars"]),
+        ("hf-scaffold train --normalizer ", [*workflow.NORMALIZERS]),
         ("hf-scaffold tokenize --to ", ["tokens", "ids", "jsonl", *SHARD_FORMATS]),
         ("hf-scaffold export --format ", ["sentencepiece", "tiktoken", "gguf", "raw"]),
         ("hf-scaffold adapt --init ", [*embeddings.INITIALIZERS]),
@@ -352,6 +354,60 @@ def test_training_options(options, kwargs, corpus, tmp_path, run):
     expected = f"hf-scaffold: warning: {bpe.stop_reason}\n" if bpe.stop_reason else ""
     assert result.err == expected
     assert bool(bpe.stop_reason) == ("min_frequency" in kwargs)
+
+
+def test_normalizers_are_those_of_the_api(corpus, tmp_path, succeed, fail):
+    names = "--normalizer", "nfd", "--normalizer", "strip-accents", "--normalizer", "lowercase"
+    normalizer = normalizers.Sequence(
+        [normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase()]
+    )
+    succeed("train", corpus, "--vocab-size", 300, *names, "-o", tmp_path / "tokenizer")
+    expected = hs.train_tokenizer(corpus, 300, normalizer=normalizer, eos_token="<|endoftext|>")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "tokenizer")
+    assert tokenizer.backend_tokenizer.to_str() == expected.backend_tokenizer.to_str()
+    assert tokenizer.tokenize("ÉTÉ") == tokenizer.tokenize("ete")
+    succeed("count", corpus, *names, "-o", tmp_path / "counts.parquet")
+    assert hs.PreTokenCounts.load(tmp_path / "counts.parquet") == hs.count(corpus, normalizer=normalizer)
+    arguments = "train", tmp_path / "counts.parquet", "--vocab-size", 300, "-o", tmp_path / "of-table"
+    succeed(*arguments, *names)
+    assert contents(tmp_path / "of-table")[Path("tokenizer.json")] == (
+        (tmp_path / "tokenizer" / "tokenizer.json").read_bytes()
+    )
+    assert "another pre-tokenizer or normalizer, not what is asked for" in fail(*arguments, *names[:2])
+    assert "--normalizer is 'nfx'; it must be one of nfc, nfd" in fail(*arguments, "--normalizer", "nfx")
+
+
+@pytest.mark.parametrize("alphabet", ["bytes", "chars"])
+def test_like_is_that_of_the_api(alphabet, corpus, tmp_path, run, succeed):
+    characters = alphabet == "chars"
+    model = hs.train_tokenizer(
+        corpus, 400, alphabet=alphabet, normalizer=normalizers.NFC(), bos_token="<s>", eos_token="</s>",
+        unk_token="<unk>" if characters else None, add_bos_token=True, model_max_length=99,
+    )  # fmt: skip
+    model.chat_template = "{{ messages[0].content }}"
+    model.save_pretrained(tmp_path / "model")
+    options = "--special-token", "<more>", "--pad-token", "</s>", "--vocab-size", 380
+    screen = succeed("train", corpus, "--like", tmp_path / "model", *options, "-o", tmp_path / "out")
+    assert re.search(r"tokens +380\n", screen)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    expected = hs.train_tokenizer(
+        corpus, 380, like=AutoTokenizer.from_pretrained(tmp_path / "model"), special_tokens=["<more>"],
+        pad_token="</s>",
+    )  # fmt: skip
+    assert tokenizer.backend_tokenizer.to_str() == expected.backend_tokenizer.to_str()
+    assert tokenizer.chat_template == model.chat_template
+    assert (tokenizer.pad_token, tokenizer.model_max_length) == ("</s>", 99)
+    assert tokenizer("it was")["input_ids"] == expected("it was")["input_ids"]
+
+
+def test_like_goes_with_nothing_that_says_the_same(shared, corpus, tmp_path, fail):
+    arguments = "train", corpus, "--like", shared / "tokenizer", "-o", tmp_path / "out"
+    assert "--like says what --pre-tokenizer and --alphabet would say; give one of them" in fail(
+        *arguments, "--pre-tokenizer", "gpt2", "--alphabet", "chars"
+    )
+    assert "what --byte-fallback would" in fail(*arguments, "--byte-fallback")
+    assert "no such folder" in fail(*arguments[:3], tmp_path / "nothing", *arguments[4:])
+    assert "text.txt: Not a directory" in fail(*arguments[:3], corpus, *arguments[4:])
 
 
 # ---- tokenize
@@ -590,7 +646,7 @@ BAD_TRAINING = {
     "empty": (["empty.txt"], "empty.txt"),
     "blank": (["blank.txt"], "all whitespace"),
     "not UTF-8": (["latin1.txt"], "latin1.txt is not UTF-8: byte 0xef at offset 7"),
-    "one bad file among good ones": (["text.txt", "missing.txt", "text.txt"], "missing.txt"),
+    "one bad file among good ones": (["text.txt", "missing.txt", "blank.txt"], "missing.txt"),
     "directory": (["."], "is a directory"),
     "truncated gzip": (["cut.txt.gz"], "cut.txt.gz is truncated"),
     "truncated Parquet": (["cut.parquet"], "cut.parquet"),
