@@ -43,11 +43,12 @@ def _share_of(row: Standalone) -> str:
     return f"{100 * row.share:.1f} %, {row.alone:,} of {row.occurrences:,}"
 
 
-def figure_frequencies(evaluations: Iterable[Evaluation]) -> Figure:
+def figure_frequencies(evaluations: Iterable[Evaluation], *, tail: float = 1) -> Figure:
     """A line for each tokenizer: how often its tokens occur, the most frequent first.
 
     Args:
         evaluations: On the same text. The first is drawn on top.
+        tail: The share of each vocabulary to draw: 0.1 for the rarest tenth.
     Example:
         >>> evaluation = Evaluation("toy", ("a", "b", "c"), np.array([2, 9, 0]), n_bytes=11)
         >>> figure_frequencies([evaluation]).description
@@ -57,7 +58,7 @@ def figure_frequencies(evaluations: Iterable[Evaluation]) -> Figure:
     """
     evaluations = list(evaluations)
     curves = {
-        evaluation.name: [(rank, n) for rank, n in frequency_curve(evaluation) if n]
+        evaluation.name: [(rank, n) for rank, n in frequency_curve(evaluation, tail=tail) if n]
         for evaluation in evaluations
     }
     described = "; ".join(
@@ -66,24 +67,34 @@ def figure_frequencies(evaluations: Iterable[Evaluation]) -> Figure:
         for evaluation in evaluations
     )
     title = "Frequency of each token, the most frequent first"
+    if tail < 1:
+        title = f"The same, of the rarest {100 * tail:g} % of each vocabulary"
     return line_chart(title, described, curves, "tokens, the most frequent first", "occurrences")
 
 
-def frequency_curve(evaluation: Evaluation, n_points: int = CURVE_POINTS) -> list[tuple[int, int]]:
+def frequency_curve(
+    evaluation: Evaluation, n_points: int = CURVE_POINTS, *, tail: float = 1
+) -> list[tuple[int, int]]:
     """Ranks from 1 on with their frequencies: about n_points, denser at the start, with the first and last.
 
+    Args:
+        tail: The share of the vocabulary at its end that they are of.
     Example:
-        >>> frequency_curve(Evaluation("toy", ("a", "b", "c"), np.array([2, 9, 0]), n_bytes=11))
-        [(1, 9), (2, 2), (3, 0)]
+        >>> evaluation = Evaluation("toy", ("a", "b", "c"), np.array([2, 9, 0]), n_bytes=11)
+        >>> frequency_curve(evaluation), frequency_curve(evaluation, tail=0.5)
+        ([(1, 9), (2, 2), (3, 0)], [(2, 2), (3, 0)])
     """
     frequencies = evaluation.sorted_frequencies
-    used = evaluation.vocab_used
+    n, used = len(frequencies), evaluation.vocab_used
+    first = max(1, n - round(n * tail) + 1)
     ranks = {
-        *np.geomspace(1, max(1, len(frequencies)), n_points // 2).astype(int).tolist(),
-        *np.linspace(1, max(1, len(frequencies)), n_points // 2).astype(int).tolist(),
-        *(rank for rank in (used, used + 1) if rank),
+        *np.geomspace(first, max(first, n), n_points // 2).astype(int).tolist(),
+        *np.linspace(first, max(first, n), n_points // 2).astype(int).tolist(),
+        first,
+        n,
+        *(rank for rank in (used, used + 1) if rank >= first),
     }
-    return [(rank, int(frequencies[rank - 1])) for rank in sorted(ranks) if rank <= len(frequencies)]
+    return [(rank, int(frequencies[rank - 1])) for rank in sorted(ranks) if 1 <= rank <= n]
 
 
 def figure_gain(changes: Mapping[str, VocabularyChange]) -> Figure:

@@ -105,23 +105,28 @@ def line_chart(
 ) -> Figure:
     """Lines over a linear x and a logarithmic y; every y is 1 or more.
 
+    x begins at 0 unless all points are far from it; y begins at 1.
+
     Args:
         curves: Name to points, by ascending x. The first is drawn last, on top.
     """
     x_max = max((x for points in curves.values() for x, _ in points), default=1)
+    x_min = min((x for points in curves.values() for x, _ in points), default=0)
+    x_min = x_min if x_min > x_max / 2 else 0
     y_max = max((y for points in curves.values() for _, y in points), default=1)
     decades = max(1, math.ceil(math.log10(y_max)))
-    left, right, top, bottom = 56, WIDTH - 16, 26, LINES_HEIGHT - 44
+    left, right, top, bottom = 66, WIDTH - 16, 26, LINES_HEIGHT - 44
 
     def place(x: float, y: float) -> Point:
-        return left + x / x_max * (right - left), bottom - math.log10(y) / decades * (bottom - top)
+        right_share, up_share = (x - x_min) / (x_max - x_min or 1), math.log10(y) / decades
+        return left + right_share * (right - left), bottom - up_share * (bottom - top)
 
     svg = _drawing(title, description, LINES_HEIGHT)
     for decade in range(decades + 1):
-        _, y = place(0, 10**decade)
+        _, y = place(x_min, 10**decade)
         _line(svg, left, y, right, y, "grid" if decade else "axis")
         _text(svg, left - 8, y, _power_of_ten(decade), "soft", "end")
-    for tick in _ticks(x_max):
+    for tick in _ticks(x_min, x_max):
         x, _ = place(tick, 1)
         _line(svg, x, bottom, x, bottom + 5, "axis")
         _text(svg, x, bottom + 16, f"{tick:,.0f}", "soft", "middle")
@@ -141,11 +146,12 @@ def _power_of_ten(exponent: int) -> str:
     return f"{10**exponent:,}" if exponent < 6 else f"{10 ** (exponent % 3)}{'MGTPE'[exponent // 3 - 2]}"
 
 
-def _ticks(largest: float) -> Iterator[float]:
-    """Round numbers from 0 to the largest, four to ten of them."""
-    power = 10 ** math.floor(math.log10(max(1, largest)))
-    step = next(step for step in (power / 5, power / 2, power) if largest / step <= 9)
-    for number in range(int(largest / step) + 1):
+def _ticks(smallest: float, largest: float) -> Iterator[float]:
+    """Round numbers between the two, at most eleven."""
+    extent = max(1, largest - smallest)
+    power = 10 ** math.floor(math.log10(extent))
+    step = next(step for step in (power / 5, power / 2, power) if step >= 1 and extent / step <= 10)
+    for number in range(math.ceil(smallest / step), int(largest / step) + 1):
         yield number * step
 
 

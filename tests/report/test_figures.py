@@ -1,6 +1,7 @@
 """The figures: what they draw is what was measured, and tokens stay text."""
 
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 import hf_scaffold as hs
 from hf_scaffold.report.figures import frequency_curve
-from hf_scaffold.report.svg import Bar, bar_chart, line_chart
+from hf_scaffold.report.svg import Bar, _ticks, bar_chart, line_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 BARS_BEGIN = 150
@@ -71,6 +72,38 @@ def test_a_frequency_curve_keeps_both_ends():
     assert [rank for rank, _ in curve] == sorted({rank for rank, _ in curve})
     assert {(1, 5000), (5000, 1), (5001, 0), (8000, 0)} <= set(curve)
     assert all(n == frequencies[rank - 1] for rank, n in curve)
+
+
+def test_the_tail_of_a_frequency_curve_is_the_rarest_tokens():
+    frequencies = np.concatenate([np.arange(5000, 0, -1), np.zeros(3000, np.int64)])
+    evaluation = hs.Evaluation("many", tuple(map(str, range(8000))), frequencies, n_bytes=1)
+    curve = frequency_curve(evaluation, 100, tail=0.5)
+    assert curve[0] == (4001, 1000)
+    assert {(5000, 1), (5001, 0), (8000, 0)} <= set(curve)
+    assert all(n == frequencies[rank - 1] for rank, n in curve)
+
+
+def test_the_tail_fills_its_figure():
+    evaluation = hs.Evaluation("many", tuple(map(str, range(1000))), np.arange(1000, 0, -1), n_bytes=1)
+    whole, tail = (hs.figure_frequencies([evaluation], tail=share) for share in (1, 0.1))
+    ends = []
+    for figure in (whole, tail):
+        line, _ = elements(figure, "polyline")
+        points = [tuple(map(float, point.split(","))) for point in line.get("points").split()]
+        ends.append((points[0][0], points[-1][0]))
+    assert ends[0] == pytest.approx(ends[1], abs=1)
+    assert {"1,000", "900", "920"} & set(texts(tail)) == {"1,000", "920"}
+    assert "rarest 10 %" in tail.title
+
+
+@pytest.mark.parametrize("smallest", [0, 1, 1234, 90_001])
+def test_an_axis_of_any_length_has_some_ticks(smallest):
+    """From 91 to 99, 901 to 999 and so on, there once was an error."""
+    for extent in [*range(1, 2000), *range(9_000, 10_100, 7), 95_000, 999_999]:
+        ticks = [*_ticks(smallest, smallest + extent)]
+        assert (2 if extent > 3 else 1) <= len(ticks) <= 11
+        assert all(smallest <= tick <= smallest + extent and tick % 1 == 0 for tick in ticks)
+        assert len({after - before for before, after in pairwise(ticks)}) <= 1
 
 
 def test_the_gain_is_in_the_figure():
