@@ -588,6 +588,7 @@ def adapt(
 
 @_command("report books/*.txt --vocab-size 32k -o report.html")
 def report(
+    context: typer.Context,
     corpus: options.Corpus,
     output: options.ReportFiles,
     vocab_size: options.VocabSize = None,
@@ -632,6 +633,7 @@ def report(
             text_field=text_field,
             num_workers=num_workers,
             show_progress=show_step,
+            command=options.command_line(context, without=("output", "num_workers")),
         )
     found.save(*output)
     views.show_report(found, output, time.perf_counter() - start)

@@ -1,8 +1,10 @@
 """The arguments and options of the commands: their names, and what --help says of each."""
 
+import os
 import re
+import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from hf_scaffold._utils.urls import STDIN, Place, place
+from hf_scaffold.cli import terminal
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.parts import Part
 from hf_scaffold.text.presets import ENTRIES
@@ -34,6 +37,31 @@ def refuse_with(option: str, **others: Any) -> None:
     given = [f"--{name.replace('_', '-')}" for name, value in others.items() if value]
     if given:
         raise typer.BadParameter(f"{option} says what {' and '.join(given)} would say; give one of them")
+
+
+def command_line(context: Any, without: Container[str] = ()) -> str:
+    """The command at hand as a line for a shell, with files named without their folders.
+
+    Args:
+        without: Parameters to leave out.
+    """
+    words = [terminal.NAME, context.info_name]
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name).name == "COMMANDLINE"
+        if not given or parameter.name in without:
+            continue
+        value = context.params[parameter.name]
+        for each in value if isinstance(value, list | tuple) else [value]:
+            words += parameter.opts[:1] if parameter.param_type_name == "option" else []
+            words += [] if each is True else [_word(each)]
+    return os.fsencode(shlex.join(words)).decode(errors="replace")
+
+
+def _word(value: Any) -> str:
+    """A value as on a command line; of a place, the name alone."""
+    if value == STDIN:
+        return "-"
+    return Path(str(value)).name if isinstance(value, Place) else str(value)
 
 
 class Form(str, Enum):

@@ -5,7 +5,7 @@ for (const input of document.querySelectorAll("input[data-filters]")) {
   const field = input.closest(".filter");
   const output = field.querySelector("output");
   const show = () => {
-    const wanted = input.value.toLowerCase().replace(/ /g, "ġ");
+    const wanted = input.value.toLowerCase().replace(/ /g, "␣");
     let shown = 0;
     rows.forEach((row, i) => {
       row.hidden = !texts[i].includes(wanted);

@@ -9,6 +9,7 @@ from hf_scaffold.evaluation.comparison import Standalone, VocabularyChange
 from hf_scaffold.evaluation.tables import TRAIN, TokenizerComparison
 from hf_scaffold.report.figures import frequency_curve
 from hf_scaffold.report.passages import Passage
+from hf_scaffold.training.artifact import ScaffoldBPE
 
 SCAFFOLD, PLAIN = "Scaffold-BPE", "BPE"
 
@@ -51,10 +52,26 @@ class ScaffoldFacts:
     builds: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Run:
+    """How a report was made.
+
+    Args:
+        date: The day, in UTC, as YYYY-MM-DD.
+        versions: Of what decides its figures, by name.
+        command: What gives the same report, if the command line made it; files are named without folders.
+    """
+
+    date: str
+    versions: dict[str, str]
+    command: str | None
+
+
 @dataclass(frozen=True, eq=False)
 class Facts:
     """What a report shows; the arguments are those of `Report`."""
 
+    run: Run
     settings: dict[str, Any]
     texts: tuple[ReportText, ...]
     table: TokenizerComparison
@@ -65,6 +82,8 @@ class Facts:
     scaffolds: tuple[ScaffoldFacts, ...]
     standalone: dict[str, tuple[Standalone, ...]]
     passage: Passage
+    scaffold_bpe: ScaffoldBPE
+    plain_bpe: ScaffoldBPE
 
     @property
     def tokenizers(self) -> tuple[str, ...]:
@@ -81,9 +100,15 @@ class Facts:
         values = self.table.row("bytes_per_token", text).values
         return (values[SCAFFOLD] or 0) / (values[PLAIN] or 1) - 1
 
+    def tokens_saved(self, text: str) -> float:
+        """Share of plain BPE's tokens of a text that Scaffold-BPE does without."""
+        values = self.table.row("n_tokens", text).values
+        return 1 - (values[SCAFFOLD] or 0) / (values[PLAIN] or 1)
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
+            "run": asdict(self.run),
             "settings": self.settings,
             "texts": [asdict(text) for text in self.texts],
             "tokenizers": list(self.tokenizers),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.evaluation.tables import TRAIN
 from hf_scaffold.report import words
 from hf_scaffold.report.facts import Facts
@@ -16,12 +15,15 @@ ROWS = 50  # of a long table
 
 def markdown_of(report: Facts) -> str:
     """The report, in the page's sections."""
-    sections = (_head, _metrics, _frequencies, _passage, _gained, _scaffolds)
+    sections = (_head, _metrics, _frequencies, _passage, _gained, _scaffolds, _run)
     return "\n".join(line for section in sections for line in section(report))
 
 
 def _head(report: Facts) -> Iterator[str]:
     yield f"# {words.TITLE}\n"
+    yield _plain(words.scaffolds_explained(report)) + "\n"
+    found, conclusion = map(_plain, words.verdict(report))
+    yield f"{found} **{conclusion}**\n"
     for text in report.texts:
         yield f"- {words.TEXT_NAMES[text.name]}: {_plain(words.size_of(text))}"
     settings = report.settings
@@ -59,6 +61,7 @@ def _metric_rows(report: Facts, text: str, metrics: Iterable[str]) -> Iterator[l
 
 def _frequencies(report: Facts) -> Iterator[str]:
     yield "## Frequencies\n"
+    yield words.CHANGED + "\n"
     rows = (
         [
             words.TEXT_NAMES[text],
@@ -82,7 +85,7 @@ def _frequencies(report: Facts) -> Iterator[str]:
 
 def _passage(report: Facts) -> Iterator[str]:
     yield "## A passage, token by token\n"
-    yield words.passage_note(report.passage) + "\n"
+    yield f"{words.passage_note(report.passage)} {words.SPELLING}\n"
     plain, scaffold = report.passage.n_tokens
     pieces = ((_tokens(p.plain), _tokens(p.scaffold)) for p in report.passage.pieces if p.differs)
     yield from _table([f"BPE: {plain:,} tokens", f"Scaffold-BPE: {scaffold:,} tokens"], pieces)
@@ -117,6 +120,12 @@ def _scaffolds(report: Facts) -> Iterator[str]:
     yield from _table(["Scaffold token", "Merged from", "Stands as", "Occurs", "By itself", "Builds"], rows)
 
 
+def _run(report: Facts) -> Iterator[str]:
+    yield "## How it was made\n"
+    for label, value in words.run_notes(report):
+        yield f"- {label}: {_code(value) if label == 'Command' else _plain(value)}"
+
+
 def _limited(rows: Sequence[object]) -> str:
     return f", the first {ROWS} of {len(rows):,}" if len(rows) > ROWS else ""
 
@@ -140,7 +149,7 @@ def _code(token: str) -> str:
         >>> _code("zona"), _code("`")
         ('`zona`', '`` ` ``')
     """
-    text = readable(token)
+    text = words.token_text(token)
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     padding = " " if "`" in (text[:1], text[-1:]) else ""
     return f"{fence}{padding}{text}{padding}{fence}"

@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hf_scaffold.counting.counts import PreTokenCounts
+from hf_scaffold.text.byte_level import symbols_to_bytes
 from hf_scaffold.training.agreement import rows_alike
 from hf_scaffold.training.artifact import ScaffoldBPE
 
 SEARCHED = 300_000  # characters at the start of a text that are searched for a passage
 SHORTEST, LONGEST = 400, 800  # characters of a passage; a text may be shorter
+EXCERPT = 24  # pre-tokens of a passage that stand in the box of a page at first
 
 _CUTS = re.compile(rf"\S.{{0,{LONGEST - 1}}}(?=\s|\Z)|\S.{{{LONGEST - 1}}}", re.DOTALL)
 
@@ -31,6 +33,16 @@ class Piece:
     def differs(self) -> bool:
         """Whether the tokens are not the same."""
         return self.plain != self.scaffold
+
+    @property
+    def text(self) -> str:
+        """The pre-token; U+FFFD stands for bytes that are no UTF-8."""
+        return symbols_to_bytes("".join(self.scaffold)).decode(errors="replace")
+
+    @property
+    def is_word(self) -> bool:
+        """Whether it has a letter or digit: not a run of white space or of signs."""
+        return any(char.isalnum() for char in self.text)
 
 
 @dataclass(frozen=True)
@@ -51,13 +63,26 @@ class Passage:
         return sum(len(piece.plain) for piece in self.pieces), sum(len(p.scaffold) for p in self.pieces)
 
     @property
+    def n_words(self) -> int:
+        """Pre-tokens that are words."""
+        return sum(piece.is_word for piece in self.pieces)
+
+    @property
     def n_differing(self) -> int:
-        """Pre-tokens that the two encode differently."""
-        return sum(piece.differs for piece in self.pieces)
+        """Words that the two encode differently."""
+        return sum(piece.differs and piece.is_word for piece in self.pieces)
+
+    def excerpt(self, n_pieces: int = EXCERPT) -> str:
+        """So many pre-tokens in a row, among which most words differ; on a tie the first."""
+        differing = [piece.differs and piece.is_word for piece in self.pieces]
+        begins = range(max(1, len(differing) - n_pieces + 1))
+        begin = max(begins, key=lambda begin: sum(differing[begin : begin + n_pieces]))
+        return "".join(piece.text for piece in self.pieces[begin : begin + n_pieces]).strip()
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {**asdict(self), "n_tokens": self.n_tokens, "n_differing": self.n_differing}
+        counted = {"n_tokens": self.n_tokens, "n_words": self.n_words, "n_differing": self.n_differing}
+        return {**asdict(self), **counted}
 
 
 def split_passage(text: str, origin: str, plain: ScaffoldBPE, scaffold: ScaffoldBPE) -> Passage:
@@ -80,7 +105,7 @@ def _encoded(bpe: ScaffoldBPE, pretokens: list[bytes]) -> Iterator[tuple[str, ..
 
 
 def choose_passage(documents: Iterable[str], plain: ScaffoldBPE, scaffold: ScaffoldBPE) -> str:
-    """The passage near the start of a text in which most pre-tokens differ; on a tie the first."""
+    """The passage near the start of a text in which most words differ; on a tie the first."""
     best, most = "", -1
     for passage in _passages(documents):
         differing = split_passage(passage, "", plain, scaffold).n_differing

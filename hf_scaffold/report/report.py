@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ from hf_scaffold._utils.arguments import (
     whole,
 )
 from hf_scaffold._utils.files import write_files
+from hf_scaffold._utils.version import __version__
 from hf_scaffold.counting.counting import count
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, CorpusError
@@ -38,7 +42,7 @@ from hf_scaffold.evaluation.comparison import Standalone, compare_vocabularies, 
 from hf_scaffold.evaluation.inspection import scaffold_uses
 from hf_scaffold.evaluation.metrics import Evaluation, EvaluationText
 from hf_scaffold.evaluation.tables import HELD_OUT, TRAIN, compare_tokenizers
-from hf_scaffold.report.facts import PLAIN, SCAFFOLD, Facts, ReportText, ScaffoldFacts
+from hf_scaffold.report.facts import PLAIN, SCAFFOLD, Facts, ReportText, Run, ScaffoldFacts
 from hf_scaffold.report.html import html_of
 from hf_scaffold.report.markdown import markdown_of
 from hf_scaffold.report.passages import choose_passage, differing_share, split_passage
@@ -73,6 +77,7 @@ class Report(Facts):
     """What `make_report` found.
 
     Args:
+        run: When it was made, by what and how.
         settings: vocab_size, special_tokens and pre_tokenizer of both BPEs.
         texts: The training text, then the held-out text if there is one.
         table: All tokenizers by metric.
@@ -84,6 +89,7 @@ class Report(Facts):
         scaffolds: All scaffold tokens; those whose bytes occur most in the training text come first.
         standalone: Normal and scaffold tokens that occur often inside words, for Figure 1.
         passage: A passage as both BPEs encode it.
+        scaffold_bpe, plain_bpe: Both as trained; the page has their merges, to encode what a reader types.
     """
 
     def to_json(self) -> str:
@@ -144,16 +150,17 @@ def make_report(
     baselines: Sequence[str] = DEFAULT_BASELINES,
     compare_with: Mapping[str, Any] | Sequence[str] = (),
     special_tokens: Sequence[str] = (),
-    pre_tokenizer: str | None = None,
+    pre_tokenizer: str | PreTokenizer | None = None,
     passage: str | None = None,
     text_field: str = "text",
     num_workers: int | None = None,
     show_progress: bool | Step = False,
+    command: str | None = None,
 ) -> Report:
     """Train Scaffold-BPE and what to compare it with on a text, and compare them.
 
-    The same text gives the same report, except for WordPiece and Unigram: the trainers of `tokenizers` decide
-    ties by the order of a hash table.
+    The same text gives the same report, except for its date, which SOURCE_DATE_EPOCH may set, and for
+    WordPiece and Unigram: the trainers of `tokenizers` decide ties by the order of a hash table.
 
     Args:
         corpus, text_field, num_workers: As for `count`.
@@ -162,10 +169,11 @@ def make_report(
         baselines: Of `BASELINES`; plain BPE is always among them.
         compare_with: Existing tokenizers: name to what `evaluate` takes, or to a path or a name on the Hub;
             or paths and names alone.
-        pre_tokenizer: A preset for an alphabet of bytes.
+        pre_tokenizer: A preset, or another PreTokenizer, for an alphabet of bytes.
         passage: A text to show as both BPEs encode it. None: where they differ most near the start of the
             held-out text, or of the training text if there is none.
         show_progress: True to name each step on stderr before it; or a function to call with the name.
+        command: What the report says it was made by.
     Returns:
         Report: `save("report.html")`, or .md or .json.
     Raises:
@@ -186,6 +194,7 @@ def make_report(
     if passage is not None and string("passage", passage) != passage.encode(errors="replace").decode():
         raise ConfigurationError("the passage holds a lone surrogate, which is no text")
     string("text_field", text_field)
+    run = Run(_today(), _versions(baselines), command)
     step = _step(progress(show_progress, "name"))
     cutter = _byte_level(pre_tokenizer)
     kinds = _checked_kinds(baselines)
@@ -209,7 +218,12 @@ def make_report(
     if passage is None:
         passage = choose_passage(texts[origin].documents(), plain, scaffold)
     return Report(
-        settings={"vocab_size": vocab_size, "special_tokens": special_tokens, "pre_tokenizer": cutter.preset},
+        run=run,
+        settings={
+            "vocab_size": vocab_size,
+            "special_tokens": special_tokens,
+            "pre_tokenizer": cutter.preset or cutter.to_json(),
+        },
         texts=tuple(
             _text_facts(name, text, differing_share(plain, scaffold, text.counts(cutter)))
             for name, text in texts.items()
@@ -225,7 +239,27 @@ def make_report(
         scaffolds=scaffolds,
         standalone=_standalone(scaffold, counts, scaffolds, table.evaluations[TRAIN][SCAFFOLD]),
         passage=split_passage(passage, origin, plain, scaffold),
+        scaffold_bpe=scaffold,
+        plain_bpe=plain,
     )
+
+
+def _today() -> str:
+    seconds = os.environ.get("SOURCE_DATE_EPOCH")
+    now = datetime.now(timezone.utc) if not seconds else datetime.fromtimestamp(int(seconds), timezone.utc)
+    return now.date().isoformat()
+
+
+def _versions(baselines: Iterable[str]) -> dict[str, str]:
+    """Of hf_scaffold, and of those who train other tokenizers."""
+    trainers = ["tokenizers"]
+    if any("sentencepiece" in kind for kind in baselines):
+        trainers.append("sentencepiece")
+    return {
+        "hf_scaffold": __version__,
+        "Python": platform.python_version(),
+        **{name: version(name) for name in trainers},
+    }
 
 
 def _step(show_progress: bool | Step) -> Step:
@@ -234,11 +268,13 @@ def _step(show_progress: bool | Step) -> Step:
     return (lambda name: print(f"{name} …", file=sys.stderr)) if show_progress else lambda name: None
 
 
-def _byte_level(preset: str | None) -> PreTokenizer:
-    pre_tokenizer = get_pre_tokenizer(preset)
-    if pre_tokenizer.alphabet != "bytes":
-        raise ConfigurationError(f"{preset!r} is for an alphabet of characters; a report compares bytes")
-    return pre_tokenizer
+def _byte_level(pre_tokenizer: str | PreTokenizer | None) -> PreTokenizer:
+    cutter = get_pre_tokenizer(pre_tokenizer)
+    if cutter.alphabet != "bytes":
+        raise ConfigurationError(
+            f"{pre_tokenizer!r} is for an alphabet of characters; a report compares bytes"
+        )
+    return cutter
 
 
 def _checked_kinds(baselines: Sequence[str]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.evaluation.tables import HELD_OUT, TRAIN
 from hf_scaffold.report.facts import Facts, ReportText
 from hf_scaffold.report.passages import Passage
@@ -12,7 +11,16 @@ from hf_scaffold.text.byte_level import symbols_to_bytes
 from hf_scaffold.training.agreement import percent_down
 
 TITLE = "What Scaffold-BPE does to a vocabulary"
-SPELLING = "Ġ stands for the space before a word."
+SPELLING = (
+    "In tokens, ␣ is a space, ⏎ a line end, ⇥ a tab; ⟨E2⟩ is one byte, in hexadecimal, of a character that "
+    "the token holds only part of."
+)
+PRACTICALLY_ALIKE = 0.005  # a share of a text's tokens
+SIGNS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
+CHANGED = (
+    "Removed tokens are those that only plain BPE has, counted in the text as plain BPE encodes it; added "
+    "tokens are those that only Scaffold-BPE has, counted in the text as Scaffold-BPE encodes it."
+)
 TEXT_NAMES = {TRAIN: "Training text", HELD_OUT: "Held-out text"}
 DIRECTIONS = {True: ("↑", "higher is better"), False: ("↓", "lower is better"), None: ("", "")}
 MARKS = "★ marks the best; ↑ means that higher is better, ↓ that lower is."
@@ -43,6 +51,62 @@ def percent(share: float, digits: int = 1, sign: bool = False) -> str:
     return f"{100 * share:{'+' if sign else ''}.{digits}f} %"
 
 
+def scaffolds_explained(report: Facts) -> str:
+    """What a scaffold token is, with one of this text."""
+    explained = (
+        "Byte pair encoding (BPE) builds a tokenizer's vocabulary by merging, again and again, the two "
+        "neighbouring tokens that occur together most often. Some of the tokens it makes are mere steps on "
+        "the way to longer ones: scaffold tokens. "
+    )
+    shown = {row.token for row in report.standalone["scaffold tokens"]}
+    facts = [fact for fact in report.scaffolds if fact.token in shown]
+    if facts:
+        fact = next((fact for fact in facts if len(fact.builds) > 1), facts[0])
+        longer = " and ".join(f"“{token_text(token)}”" for token in fact.builds[:2])
+        explained += (
+            f"Here, “{token_text(fact.token)}” helps to build {longer}; of the {fact.occurrences:,} places "
+            f"that spell it, only {fact.alone:,} keep it as a token of its own. "
+        )
+    return explained + (
+        "Scaffold-BPE still merges through them, but leaves them out of the vocabulary and gives their "
+        "places to tokens that are used more. Where merging ends on a scaffold token, the smaller tokens "
+        "that it was made of stand for it."
+    )
+
+
+def verdict(report: Facts) -> tuple[str, str]:
+    """What was found in this text, and what to conclude."""
+    change = report.changes[TRAIN]
+    if not change.removed:
+        return (
+            "On this text, Scaffold-BPE and plain BPE have the same vocabulary.",
+            "There is nothing to gain.",
+        )
+    measured = report.texts[-1].name
+    where = TEXT_NAMES[measured].lower()
+    means = f"{change.mean_added:,.1f} times on average instead of {change.mean_removed:,.1f}"
+    if measured != TRAIN:
+        other = report.changes[measured]
+        means += f" (in the {where}, {other.mean_added:,.1f} instead of {other.mean_removed:,.1f})"
+    saved = report.tokens_saved(measured)
+    n_tokens = report.plain_bpe.vocab_size
+    return (
+        f"On this text, Scaffold-BPE replaces {len(change.removed):,} of plain BPE's {n_tokens:,} tokens. In "
+        f"the training text, the new ones occur {means}. The {where} takes {percent(abs(saved), 2)} "
+        f"{'fewer' if saved >= 0 else 'more'} tokens.",
+        f"{_conclusion((change.gain or 0) if change.mean_removed else 1, saved)}.",
+    )
+
+
+def _conclusion(gain: float, saved: float) -> str:
+    if gain <= 0:
+        return "There is nothing to gain in how evenly tokens are used"
+    used = "A model sees rare tokens more often"
+    if abs(saved) < PRACTICALLY_ALIKE:
+        return f"{used}, and sequences stay practically as long"
+    return f"{used}, {'and sequences get shorter' if saved > 0 else 'but sequences get longer'}"
+
+
 def headline(report: Facts) -> Iterator[tuple[str, str]]:
     """The main facts: value and label."""
     measured = report.texts[-1]
@@ -56,7 +120,8 @@ def headline(report: Facts) -> Iterator[tuple[str, str]]:
         yield (
             percent(change.gain, sign=True),
             f"frequency: the {len(change.added):,} added tokens occur {change.mean_added:,.1f} times on "
-            f"average, the {len(change.removed):,} removed ones {change.mean_removed:,.1f} times",
+            f"average in the training text, the {len(change.removed):,} removed ones "
+            f"{change.mean_removed:,.1f} times",
         )
     where = f"the {TEXT_NAMES[measured.name].lower()}"
     yield (
@@ -100,22 +165,47 @@ def meanings(report: Facts) -> Iterator[tuple[str, str]]:
 
 
 def passage_note(passage: Passage) -> str:
-    """Where the passage is from, and how many pre-tokens differ."""
+    """Where the passage is from, and how many words differ."""
     origin = TEXT_NAMES.get(passage.origin)
     place = f"Near its start, the {origin.lower()} differs most here: " if origin else ""
-    return f"{place}{passage.n_differing:,} of {len(passage.pieces):,} pre-tokens are encoded differently."
+    return f"{place}{passage.n_differing:,} of {passage.n_words:,} words are encoded differently."
+
+
+def run_notes(report: Facts) -> Iterator[tuple[str, str]]:
+    """When the report was made, by what and how: labels and values."""
+    run = report.run
+    if run.command:
+        yield "Command", run.command
+    yield "Versions", ", ".join(f"{name} {version}" for name, version in run.versions.items())
+    yield "Date", run.date
+
+
+def token_text(token: str) -> str:
+    """A token as a reader sees it, spelled as `SPELLING` says.
+
+    Example:
+        >>> token_text("ĠnaÃ¯ve"), token_text("Ċ"), token_text("aÃ"), token_text("<s> ")
+        ('␣naïve', '⏎', 'a⟨C3⟩', '<s> ')
+    """
+    try:
+        data = symbols_to_bytes(token)
+    except KeyError:  # a special token
+        return token
+    try:
+        return "".join(map(_sign, data.decode()))
+    except UnicodeDecodeError:
+        return "".join(_sign(chr(byte)) if byte < 0x80 else f"⟨{byte:02X}⟩" for byte in data)
+
+
+def _sign(char: str) -> str:
+    return SIGNS.get(char) or (char if char.isprintable() else f"⟨U+{ord(char):04X}⟩")
 
 
 def running_text(token: str) -> str:
-    """A token as in text, with a sign for each line end; part of a character as in `readable`.
+    """A token as in text: as `token_text`, but with spaces and tabs as they are, and lines that end.
 
     Example:
         >>> running_text("ĠnaÃ¯ve"), running_text("Ċ"), running_text("Ã")
-        (' naïve', '⏎\\n', 'Ã')
+        (' naïve', '⏎\\n', '⟨C3⟩')
     """
-    try:
-        text = symbols_to_bytes(token).decode()
-    except (KeyError, UnicodeDecodeError):
-        return readable(token)
-    shown = "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
-    return shown.replace("\n", "⏎\n")
+    return token_text(token).replace("␣", " ").replace("⇥", "\t").replace("⏎", "⏎\n")

@@ -3,19 +3,27 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import threading
 from html.parser import HTMLParser
 
 import pytest
+import tokenizers
+from tokenizers import Regex
+from tokenizers.normalizers import NFC
+from tokenizers.pre_tokenizers import ByteLevel, Split
 
 import hf_scaffold as hs
 from hf_scaffold.cli.commands import main
 from hf_scaffold.evaluation.inspection import readable
 from hf_scaffold.evaluation.metrics import EvaluationText
-from hf_scaffold.report.passages import choose_passage, differing_share, split_passage
+from hf_scaffold.report import words
+from hf_scaffold.report.html import BUILDS
+from hf_scaffold.report.passages import Passage, Piece, choose_passage, differing_share, split_passage
 from hf_scaffold.report.report import BASELINE_NAMES, DEFAULT_BASELINES, make_report
+from hf_scaffold.report.words import token_text
 from hf_scaffold.text.byte_level import symbols_to_bytes
 from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
 from hf_scaffold.training.agreement import percent_down
@@ -238,25 +246,26 @@ def test_page_and_json_have_the_same_scaffold_tokens(page, facts):
     rows = page.rows("scaffold-rows")
     assert len(rows) > 20
     for fact, row in zip(facts["scaffolds"], rows, strict=True):
-        parts, demolished, builds = (
-            " ".join(map(readable, fact[key])) for key in ("parts", "demolished", "builds")
-        )
+        parts, demolished = (" ".join(map(token_text, fact[key])) for key in ("parts", "demolished"))
+        builds = " ".join(map(token_text, fact["builds"][:BUILDS]))
+        if len(fact["builds"]) > BUILDS:
+            builds += f" and {len(fact['builds']) - BUILDS:,} more"
         numbers = f"{fact['occurrences']:,}", f"{fact['alone']:,}"
-        assert row == [readable(fact["token"]), parts, demolished, *numbers, builds]
+        assert row == [token_text(fact["token"]), parts, demolished, *numbers, builds]
 
 
 def test_markdown_begins_the_same_list_of_scaffold_tokens(tables, facts):
     header, *rows = tables[-1]
     assert header[0] == "Scaffold token"
     for fact, row in zip(facts["scaffolds"], rows, strict=False):
-        assert readable(fact["token"]) in row[0]
+        assert token_text(fact["token"]) in row[0]
         assert row[3:5] == [f"{fact['occurrences']:,}", f"{fact['alone']:,}"]
 
 
 @pytest.mark.parametrize("which", ["added", "removed"])
 def test_page_and_json_have_the_same_tokens_gained(page, report, facts, which):
     listed = [" ".join(item["text"].split()) for item in page.find("li", inside=which)]
-    expected = [f"{readable(token)} {n:,}" for token, n in facts["changes"]["train"][which].items()]
+    expected = [f"{token_text(token)} {n:,}" for token, n in facts["changes"]["train"][which].items()]
     assert listed == expected
     first = expected[0].rsplit(" ", 1)
     assert f"`{first[0]}` {first[1]}" in report.to_markdown()
@@ -286,10 +295,11 @@ def test_all_raw_agreements_are_everywhere(page, report, facts, texts):
 
 
 def test_figures_show_the_facts(page, facts):
-    frequencies, gain, standalone = page.find("svg")
+    frequencies, tail, gain, standalone = page.find("svg")
     assert list(facts["frequency_curves"]["train"]) == facts["tokenizers"]
     for name in facts["tokenizers"]:
         assert name in frequencies["text"]
+        assert name in tail["text"]
     change = facts["changes"]["held-out"]
     assert f"{change['mean_added']:,.1f} ({100 * change['gain']:+.1f} %)" in gain["text"]
     for rows in facts["standalone"].values():
@@ -371,6 +381,30 @@ def test_the_differing_share_is_that_of_the_pre_tokens(two):
     assert differing_share(plain, plain, counts) == 0
 
 
+def test_runs_of_white_space_and_signs_are_no_words(two):
+    plain, scaffold, _ = two
+    signs = split_passage("— … \n\n ?!", "", plain, scaffold)
+    assert signs.n_words == 0
+    mixed = split_passage("née 12 — été", "", plain, scaffold)
+    assert [piece.text for piece in mixed.pieces if piece.is_word] == ["née", "1", "2", " été"]
+
+
+ALIKE, DIFFERING, SPACE = Piece(("a",), ("a",)), Piece(("b", "c"), ("bc",)), Piece(("Ċ", "Ċ"), ("ĊĊ",))
+
+
+def test_only_words_count_as_differing():
+    assert Passage("", "", (ALIKE, SPACE, SPACE, DIFFERING)).n_differing == 1
+    assert Passage("", "", (ALIKE, SPACE, SPACE, DIFFERING)).n_words == 2
+
+
+def test_the_excerpt_is_where_most_words_differ():
+    pieces = (ALIKE, DIFFERING, ALIKE, ALIKE, ALIKE, DIFFERING, DIFFERING, ALIKE, *[SPACE] * 9)
+    passage = Passage("", "", pieces)
+    assert passage.excerpt(3) == "abcbc"
+    assert passage.excerpt(100) == "abcaaabcbca"
+    assert Passage("", "", ()).excerpt() == ""
+
+
 # ---- a page that can be sent around
 
 
@@ -393,6 +427,112 @@ def test_search_fields_know_their_rows(page, facts):
         assert "hidden" in field["parents"][-2]  # until the script shows it
 
 
+def test_the_page_says_what_a_scaffold_token_is(report, page, facts):
+    explained, verdict = (p["text"] for p in page.find("p") if "lead" in (p.get("class") or "").split())
+    fact = next(f for f in facts["scaffolds"] if f"Here, “{token_text(f['token'])}” helps" in explained)
+    counted = f"of the {fact['occurrences']:,} places that spell it, only {fact['alone']:,} keep"
+    assert counted in explained
+    assert f"“{token_text(fact['builds'][0])}”" in explained
+    tokens = report.table.row("n_tokens", "held-out").values
+    assert f"{100 * (1 - tokens['Scaffold-BPE'] / tokens['BPE']):.2f} % fewer tokens" in verdict
+    n_removed = len(facts["changes"]["train"]["removed"])
+    assert f"replaces {n_removed:,} of plain BPE's 1,200 tokens" in verdict
+    for part in (explained, *words.verdict(report)):
+        assert part in report.to_markdown()
+
+
+@pytest.mark.parametrize(
+    ("gain", "saved", "conclusion"),
+    [
+        (0.5, 0.02, "A model sees rare tokens more often, and sequences get shorter"),
+        (0.5, 0.001, "A model sees rare tokens more often, and sequences stay practically as long"),
+        (0.5, -0.02, "A model sees rare tokens more often, but sequences get longer"),
+        (-0.1, 0.0, "There is nothing to gain in how evenly tokens are used"),
+    ],
+)
+def test_the_conclusion_follows_the_figures(report, monkeypatch, gain, saved, conclusion):
+    monkeypatch.setattr(hs.VocabularyChange, "gain", gain)
+    monkeypatch.setattr(type(report), "tokens_saved", lambda *_: saved)
+    found, concluded = words.verdict(report)
+    assert concluded == f"{conclusion}."
+    assert f"{100 * abs(saved):.2f} % {'more' if saved < 0 else 'fewer'} tokens" in found
+
+
+def test_the_same_vocabulary_is_no_gain():
+    with pytest.warns(UserWarning, match="the vocabulary has"):
+        report = hs.make_report(["ab ab cd"], 300, baselines=[])
+    assert "have the same vocabulary" in report.to_html()
+
+
+@pytest.mark.parametrize(
+    ("pre_tokenizer", "normalizer", "reason"),
+    [
+        (ByteLevel(add_prefix_space=True), None, "the pre-tokenizer adds a space"),
+        (ByteLevel(add_prefix_space=False), NFC(), "a normalizer changes the text first"),
+        (Split(Regex(r"(a)\1"), "isolated"), None, "the pre-tokenizer's pattern"),
+    ],
+)
+def test_where_the_page_could_not_encode_exactly_there_is_no_box(texts, pre_tokenizer, normalizer, reason):
+    cutter = get_pre_tokenizer(pre_tokenizer, normalizer)
+    report = hs.make_report([texts[0][:5000]], 300, baselines=[], pre_tokenizer=cutter)
+    page = Page(report.to_html())
+    assert reason in page.find("p", inside="try")[0]["text"]
+    assert not page.find("textarea")
+    assert len(page.find("script")) == 1
+    assert json.loads(report.to_json())["settings"]["pre_tokenizer"] == cutter.to_json()
+    assert "pre-tokenizer" in report.to_markdown()
+
+
+def test_long_lists_of_the_page_end_and_say_so(report, monkeypatch):
+    monkeypatch.setattr("hf_scaffold.report.html.ROWS", 10)
+    monkeypatch.setattr("hf_scaffold.report.html.BUILDS", 1)
+    page = Page(report.to_html())
+    rows = page.rows("scaffold-rows")
+    assert len(rows) == len(page.find("li", inside="added")) == len(page.find("li", inside="removed")) == 10
+    assert f"The first 10 of {len(report.scaffolds):,}; the JSON form has all" in page.find("main")[0]["text"]
+    most = next(i for i, fact in enumerate(report.scaffolds[:10]) if len(fact.builds) > 1)
+    assert rows[most][-1].endswith(f" and {len(report.scaffolds[most].builds) - 1:,} more")
+
+
+def test_all_forms_say_how_they_were_made(files, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")
+    options = ["--held-out", files / "held-out.txt", "--baseline", "bpe", "--special-token", "<a b>"]
+    forms = [files / name for name in ("r.html", "r.json", "r.md")]
+    outputs = [word for form in forms for word in ("-o", form)]
+    assert run(files, *options, "--num-workers", 1, *outputs) == 0
+    page, facts, markdown = (form.read_text(encoding="utf-8") for form in forms)
+    made = json.loads(facts)["run"]
+    assert made["date"] == "2001-09-09"
+    assert made["command"] == (
+        "hf-scaffold report train.txt --vocab-size 600 --held-out held-out.txt --baseline bpe "
+        "--special-token '<a b>'"
+    )
+    assert made["versions"]["tokenizers"] == tokenizers.__version__
+    (footer,) = Page(page).find("footer")
+    for text in (footer["text"], markdown.replace("\\_", "_")):
+        assert made["command"] in text
+        assert f"hf_scaffold {hs.__version__}" in text
+        assert "2001-09-09" in text
+
+
+def test_the_command_of_a_report_makes_it_again(files, monkeypatch):
+    monkeypatch.chdir(files)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    options = ["--baseline", "bpe", "--passage", 'it\'s -- "so"', "--text-field", "other"]
+    assert run(files, *options, "-o", "r.json") == 0
+    written = (files / "r.json").read_text(encoding="utf-8")
+    _, *arguments = shlex.split(json.loads(written)["run"]["command"])
+    assert main([*arguments, "-o", "again.json"]) == 0
+    assert (files / "again.json").read_text(encoding="utf-8") == written
+
+
+def test_who_trains_others_is_named(texts):
+    report = hs.make_report([texts[0][:20_000]], 600, baselines=["sentencepiece-bpe"])
+    assert set(report.run.versions) == {"hf_scaffold", "Python", "tokenizers", "sentencepiece"}
+    assert report.run.command is None
+    assert "Command" not in report.to_markdown()
+
+
 NASTY = '<script>alert("1")</script> <img src=x onerror=alert(2)> `code` | pipe & &amp; {{ 7 * 7 }} '
 
 
@@ -413,8 +553,10 @@ def nasty(tmp_path):
 
 def test_nothing_in_the_corpus_acts_in_the_page(nasty):
     page = Page(nasty.to_html())
-    (script,) = page.find("script")
-    assert "data-filters" in script["text"]
+    data, box, search = page.find("script")
+    assert json.loads(data["text"])["special_tokens"] == ["<script>"]
+    assert "class Encoder" in box["text"]
+    assert "data-filters" in search["text"]
     assert not page.find("img")
     assert not page.find("b", inside="metrics")
     assert "<script>name|`.txt" in page.find("header")[0]["text"]
@@ -437,9 +579,12 @@ def test_the_same_text_gives_the_same_bytes(files):
         command = [sys.executable, "-m", "hf_scaffold", "report", "train.txt", "--vocab-size", "500"]
         command += ["--held-out", "held-out.txt", "--baseline", "bpe", "--num-workers", seed]
         command += [word for form in forms for word in ("-o", f"{seed}/{form}")]
-        subprocess.run(command, cwd=files, env={**os.environ, "PYTHONHASHSEED": seed}, check=True)
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "SOURCE_DATE_EPOCH": "86400"}
+        subprocess.run(command, cwd=files, env=environment, check=True)
     for form in forms:
-        assert (files / "1" / form).read_bytes() == (files / "2" / form).read_bytes()
+        written = (files / "1" / form).read_text(encoding="utf-8")
+        assert written == (files / "2" / form).read_text(encoding="utf-8")
+        assert "1970-01-02" in written
 
 
 def test_every_baseline_has_a_name():
