@@ -30,6 +30,10 @@ from hf_scaffold._utils.provided import provide
 # What methods of upper floors do on lower ones: the floors know nothing of those below.
 provide(
     {
+        "Encoder._repr_html_": "hf_scaffold.report.html:encoder_html",
+        "ScaffoldBPE._repr_html_": "hf_scaffold.report.html:artifact_html",
+        "TokenizerComparison._repr_html_": "hf_scaffold.report.html:comparison_html",
+        "VocabularyChange._repr_html_": "hf_scaffold.report.html:change_html",
         "ScaffoldBPE.encoder": "hf_scaffold.tokenizer.building:build_encoder",
         "ScaffoldBPE.to_tokenizer": "hf_scaffold.tokenizer.building:build_tokenizer",
     }

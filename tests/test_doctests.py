@@ -54,7 +54,6 @@ WITHOUT_EXAMPLES = {
     "native.rows": f"{ELSEWHERE}ScaffoldTokenizerFast",
     "native.sessions": f"{ELSEWHERE}ScaffoldTokenizerFast",
     "report.facts": f"{ELSEWHERE}make_report",
-    "report.html": f"{ELSEWHERE}make_report",
     "report.svg": f"{ELSEWHERE}figure_gain",
     "retrain": "a name that stays",
     "scale.ray": "it needs Ray, which examples/scale has",

@@ -263,7 +263,8 @@ def train(
     with terminal.progress_bar("Training", "tokens") as progress:
         artifacts = train_sizes(counts, sizes, settings=replace(settings, show_progress=progress))
     for folder, bpe in zip(folders, artifacts, strict=True):
-        workflow.save_tokenizer(bpe.with_sources(map(str, corpus)), folder, shell, **roles)
+        with terminal.status(f"Saving {folder}"):
+            workflow.save_tokenizer(bpe.with_sources(map(str, corpus)), folder, shell, **roles)
         views.show_training(bpe, counts, folder, time.perf_counter() - start)
 
 
@@ -313,7 +314,7 @@ def tokenize(
             texts = iter([text])
         else:
             texts = workflow.read_texts(file, text_field=text_field, progress=progress)
-        for encoded in workflow.tokenize(texts, loaded, to.value):
+        for encoded in workflow.tokenize(texts, loaded, to.value, terminal.joined()):
             terminal.line(encoded)
 
 
@@ -364,7 +365,8 @@ def join_shards(
     from hf_scaffold.shards import joining
 
     start = time.perf_counter()
-    index = joining.join_shards(folders, output_dir, overwrite=overwrite)
+    with terminal.status("Joining shards"):
+        index = joining.join_shards(folders, output_dir, overwrite=overwrite)
     views.show_shards(index, output_dir, time.perf_counter() - start)
 
 
@@ -427,7 +429,8 @@ def audit(
     from hf_scaffold.cli import views
     from hf_scaffold.evaluation.audit import audit_tokenizer
 
-    found = audit_tokenizer(tokenizer, corpus, text_field=text_field, num_workers=num_workers)
+    with terminal.status("Replaying merges on the corpus"):
+        found = audit_tokenizer(tokenizer, corpus, text_field=text_field, num_workers=num_workers)
     if as_json:
         terminal.line(found.to_json())
     else:
@@ -495,15 +498,16 @@ def prune(
 
     _require_new_tokenizer_folder(output_dir)
     start = time.perf_counter()
-    pruned = pruning.prune(
-        tokenizer,
-        corpus,
-        vocab_size,
-        compact=compact,
-        every_split=every_split,
-        text_field=text_field,
-        num_workers=num_workers,
-    )
+    with terminal.status("Counting and pruning"):
+        pruned = pruning.prune(
+            tokenizer,
+            corpus,
+            vocab_size,
+            compact=compact,
+            every_split=every_split,
+            text_field=text_field,
+            num_workers=num_workers,
+        )
     pruned.tokenizer.save_pretrained(output_dir)
     views.show_derived(pruned.tokenizer, output_dir, time.perf_counter() - start)
 
@@ -537,15 +541,16 @@ def export(
     with options.about("--output"):
         (require_writable if format == "raw" else require_writable_file)(output)
     start = time.perf_counter()
-    exported = exporting.export(
-        tokenizer,
-        output,
-        format,
-        raw=raw,
-        corpus=corpus,
-        text_field=text_field,
-        num_workers=num_workers,
-    )
+    with terminal.status("Exporting"):
+        exported = exporting.export(
+            tokenizer,
+            output,
+            format,
+            raw=raw,
+            corpus=corpus,
+            text_field=text_field,
+            num_workers=num_workers,
+        )
     views.show_export(exported, time.perf_counter() - start)
 
 
@@ -620,7 +625,7 @@ def report(
         raise typer.BadParameter("give --baseline or --all-baselines, not both")
     kinds = baselines.BASELINES if all_baselines else baseline or reports.DEFAULT_BASELINES
     start = time.perf_counter()
-    with terminal.status() as show_step:
+    with terminal.status("Loading") as show_step:
         found = reports.make_report(
             corpus,
             vocab_size or DEFAULT_VOCAB_SIZE,

@@ -5,6 +5,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -13,9 +14,11 @@ from rich.progress import (
     BarColumn,
     Progress,
     ProgressColumn,
+    SpinnerColumn,
     Task,
     TaskProgressColumn,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.text import Text
@@ -91,32 +94,68 @@ def progress_bar(description: str, unit: str, *, hidden: bool = False) -> Iterat
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as progress:
         task = progress.add_task(description, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+        def update(done: int, total: int | None) -> None:
+            if total is not None and done >= total:  # what is left has no measure
+                progress.update(task, description=f"{description}, last steps", total=None)
+            else:
+                progress.update(task, completed=done, total=total)
+
+        yield update
 
 
 @contextmanager
-def status() -> Iterator[Callable[[str], None]]:
-    """Show what is being done while the block runs; nothing where stderr is not a terminal.
+def status(step: str = "") -> Iterator[Callable[[str], None]]:
+    """Show what is being done, and for how long, while the block runs; nothing where stderr is no terminal.
+
+    Args:
+        step: What is done first.
 
     Yields:
-        update(text).
+        update(step).
     """
     if not sys.stderr.isatty():
-        yield lambda text: None
+        yield lambda step: None
         return
-    with Console(stderr=True).status("") as shown:
-        yield lambda text: shown.update(f"{text} …")
+    columns = SpinnerColumn(), TextColumn("{task.description} …", markup=False), TimeElapsedColumn()
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as progress:
+        task = progress.add_task(step, total=None)
+        yield lambda step: progress.update(task, description=step)
 
 
 # ---- stdout
 
 
-def line(text: str = "", style: str | None = None) -> None:
-    """A line of text, never wrapped; the style shows on terminals."""
-    if style is None:
+_COLORS = {"cyan": 36, "green": 32, "yellow": 33, "magenta": 35}  # of tokens, in turn
+
+
+def line(text: str | Text = "", style: str | None = None) -> None:
+    """A line of text, never wrapped; styles show on terminals, unless NO_COLOR is set."""
+    if isinstance(text, str) and style is None:
         print(text)  # at a small part of what rich takes: `tokenize` may write millions
     else:
-        Console(markup=False, emoji=False, highlight=False).print(text, style=style, soft_wrap=True)
+        _console().print(text, style=style, soft_wrap=True)
+
+
+def _console() -> Console:
+    return Console(markup=False, emoji=False, highlight=False)
+
+
+def joined() -> Callable[[Sequence[str]], str]:
+    """What makes a line of tokens: with spaces between, and in colours on a terminal."""
+    console = _console()
+    if console.color_system is None or console.no_color:
+        return " ".join
+    return lambda tokens: " ".join(
+        f"\x1b[{code}m{token}\x1b[0m" for token, code in zip(tokens, cycle(_COLORS.values()), strict=False)
+    )
+
+
+def colored(tokens: Iterable[str], end: str = "") -> Text:
+    """Tokens with spaces between, in colours that take turns."""
+    pairs = zip(tokens, cycle(_COLORS), strict=False)
+    return Text(" ").join(Text(token, color) for token, color in pairs) + end
 
 
 def heading(text: str) -> None:
@@ -132,13 +171,17 @@ def facts(rows: Sequence[tuple[str, str]]) -> None:
         line(f"{name:<{width}}  {value}")
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[str] = ()) -> None:
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, numbers: Sequence[str] = ()
+) -> None:
     """Aligned columns under their names; those in `numbers` are aligned to the right."""
     rows = list(rows)
-    widths = [max(map(cell_len, cells)) for cells in zip(columns, *rows, strict=True)]
-    for style, row in [("dim", columns), *((None, row) for row in rows)]:
+    widths = [max(cell_len(str(cell)) for cell in cells) for cells in zip(columns, *rows, strict=True)]
+    for style, row in [("dim", columns), *(("", row) for row in rows)]:
         cells = []
         for name, cell, width in zip(columns, row, widths, strict=True):
-            padding = " " * (width - cell_len(cell))
-            cells.append(padding + cell if name in numbers else cell + padding)
-        line("   ".join(cells).rstrip(), style)
+            padding = " " * (width - cell_len(str(cell)))
+            cells.append(Text.assemble(padding, cell) if name in numbers else Text.assemble(cell, padding))
+        shown = Text("   ").join(cells)
+        shown.rstrip()
+        line(shown, style)

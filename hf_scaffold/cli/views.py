@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
 from hf_scaffold._utils.urls import Place
 from hf_scaffold.cli import demo, terminal
 from hf_scaffold.counting.counts import PreTokenCounts
@@ -116,7 +118,7 @@ def show_inspection(found: Inspection) -> None:
         terminal.heading("Scaffold tokens, in the order of creation (Ġ is a space)")
         terminal.table(
             ["scaffold token", "demolished to", "builds"],
-            [(readable(use.token), _tokens(use.demolished), _tokens(use.builds, 5)) for use in found.sample],
+            [(_scaffold(use.token), _tokens(use.demolished), _tokens(use.builds, 5)) for use in found.sample],
         )
 
 
@@ -138,7 +140,7 @@ def show_audit(found: Audit, sample: int) -> None:
         terminal.heading("Scaffold tokens that occur most (Ġ is a space)")
         terminal.table(
             ["scaffold token", "id", "parts", "occurrences"],
-            [(readable(use.token), f"{use.id}", _tokens(use.parts), f"{use.occurrences:,}") for use in rows],
+            [(_scaffold(use.token), f"{use.id}", _tokens(use.parts), f"{use.occurrences:,}") for use in rows],
             numbers=["id", "occurrences"],
         )
     terminal.heading("How often the other merged tokens occur")
@@ -284,6 +286,10 @@ def _share(share: float | None, of_what: str) -> str:
     return "not measured" if share is None else f"{percent_down(share).replace(' ', '')} {of_what}"
 
 
-def _tokens(tokens: Iterable[str], limit: int | None = None) -> str:
+def _tokens(tokens: Iterable[str], limit: int | None = None) -> Text:
     shown = [readable(token) for token in tokens]
-    return " ".join(shown[:limit]) + (" …" if limit is not None and len(shown) > limit else "")
+    return terminal.colored(shown[:limit], " …" if limit is not None and len(shown) > limit else "")
+
+
+def _scaffold(token: str) -> Text:
+    return Text(readable(token), "red")

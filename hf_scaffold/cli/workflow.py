@@ -4,7 +4,7 @@ import errno
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +50,8 @@ NORMALIZERS = {
 # Not beside tokenizer.json: this vocab.json gives scaffold tokens ids from |V| on, and programs that go for
 # vocab.json and merges.txt by name (GPT2Tokenizer of transformers, without a tokenizer.json) would use them.
 ARTIFACT_FOLDER = "artifact"
+
+Join = Callable[[Sequence[str]], str]
 
 _BATCH_SIZE = 1000  # texts encoded at a time
 
@@ -368,31 +370,36 @@ def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
             ) from None
 
 
-def tokenize(texts: Iterable[str], tokenizer: "ScaffoldTokenizerFast", form: str) -> Iterator[str]:
+def tokenize(
+    texts: Iterable[str], tokenizer: "ScaffoldTokenizerFast", form: str, join: Join = " ".join
+) -> Iterator[str]:
     """One line for each text, in order, without a line end.
 
     Args:
         texts: Any number of texts; they are encoded as `tokenizer(text)` does.
         tokenizer: A loaded tokenizer.
         form: "tokens" and "ids", with spaces between, or "jsonl": an object of text, ids and tokens.
+        join: What makes a line of tokens.
     Cost: memory of some 1000 texts at a time.
     """
     batch: list[str] = []
     for text in texts:
         batch.append(text)
         if len(batch) == _BATCH_SIZE:
-            yield from _tokenize_batch(batch, tokenizer, form)
+            yield from _tokenize_batch(batch, tokenizer, form, join)
             batch = []
     if batch:
-        yield from _tokenize_batch(batch, tokenizer, form)
+        yield from _tokenize_batch(batch, tokenizer, form, join)
 
 
-def _tokenize_batch(texts: list[str], tokenizer: "ScaffoldTokenizerFast", form: str) -> Iterator[str]:
+def _tokenize_batch(
+    texts: list[str], tokenizer: "ScaffoldTokenizerFast", form: str, join: Join
+) -> Iterator[str]:
     for text, ids in zip(texts, tokenizer(texts)["input_ids"], strict=True):
-        yield format_line(text, ids, list(tokenizer.convert_ids_to_tokens(ids)), form)
+        yield format_line(text, ids, list(tokenizer.convert_ids_to_tokens(ids)), form, join)
 
 
-def format_line(text: str, ids: list[int], tokens: list[str], form: str) -> str:
+def format_line(text: str, ids: list[int], tokens: list[str], form: str, join: Join = " ".join) -> str:
     """One encoded text as a line in one of the forms of `tokenize`.
 
     Example:
@@ -402,7 +409,7 @@ def format_line(text: str, ids: list[int], tokens: list[str], form: str) -> str:
         '{"text": "hugs", "ids": [7, 5], "tokens": ["hug", "s"]}'
     """
     if form == "tokens":
-        return " ".join(tokens)
+        return join(tokens)
     if form == "ids":
         return " ".join(map(str, ids))
     if form == "jsonl":

@@ -12,6 +12,7 @@ from hf_scaffold._core.text_encoder import framed
 from hf_scaffold._core.token_decoder import TokenDecoder
 from hf_scaffold._utils.files import read_bytes, read_unmixed, refuse_missing_folder
 from hf_scaffold._utils.process import no_garbage_collection
+from hf_scaffold._utils.provided import provided
 from hf_scaffold.engine import general
 from hf_scaffold.engine.bare import BareEncoder
 from hf_scaffold.engine.definition import Definition
@@ -411,6 +412,10 @@ class Encoder:
     def __repr__(self) -> str:
         how = self.why_general or preset_of(self._definition.pre_tokenizer) or "native"
         return f"Encoder({len(self):,} tokens; {how})"
+
+    def _repr_html_(self) -> str:
+        found: str = provided("Encoder._repr_html_")(self)
+        return found
 
 
 def listed(ids: Any) -> list[int]:

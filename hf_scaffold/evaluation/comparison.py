@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hf_scaffold._utils.arguments import knows_its_arguments, strings
+from hf_scaffold._utils.provided import provided
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.evaluation.adapters import ArtifactEncoder, Frequencies, encoder_of, weighted
@@ -61,6 +62,10 @@ class VocabularyChange:
             "removed": dict(zip(self.removed, self.removed_frequencies.tolist(), strict=True)),
             "added": dict(zip(self.added, self.added_frequencies.tolist(), strict=True)),
         }
+
+    def _repr_html_(self) -> str:
+        found: str = provided("VocabularyChange._repr_html_")(self)
+        return found
 
 
 @knows_its_arguments

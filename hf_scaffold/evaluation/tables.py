@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hf_scaffold._utils.arguments import knows_its_arguments, shortened
+from hf_scaffold._utils.provided import provided
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.evaluation.baselines import load_tokenizer
@@ -117,6 +118,10 @@ class TokenizerComparison:
                 for text, evaluations in self.evaluations.items()
             },
         }
+
+    def _repr_html_(self) -> str:
+        found: str = provided("TokenizerComparison._repr_html_")(self)
+        return found
 
 
 @knows_its_arguments

@@ -1,14 +1,20 @@
-"""A report as one HTML page: no other files, no network, readable without JavaScript and on paper."""
+"""HTML: a report as one page, and what notebooks show of the public classes.
+
+The page needs no other files and no network; it is readable without JavaScript and on paper.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hf_scaffold.evaluation.inspection import inspect_artifact, readable
 from hf_scaffold.evaluation.tables import TRAIN
 from hf_scaffold.report import words
 from hf_scaffold.report.facts import Facts
@@ -23,6 +29,17 @@ from hf_scaffold.text.files import import_extra
 ROWS = 4000  # of a long list
 BUILDS = 8  # tokens that a scaffold token builds
 TAIL = 0.1  # the share of the vocabulary that the second chart of frequencies shows
+
+if TYPE_CHECKING:
+    from hf_scaffold.engine.encoder import Encoder
+    from hf_scaffold.evaluation.comparison import VocabularyChange
+    from hf_scaffold.evaluation.tables import TokenizerComparison
+    from hf_scaffold.training.artifact import ScaffoldBPE
+
+SAMPLE = "What the devil is the matter?"
+_COLORS = "#cfe8fc", "#d5f0d0", "#fdeeb8", "#f3d9f5"
+_SCAFFOLD = "#f8c8c4"
+_MOST = 12  # tokens of a list
 
 
 def html_of(report: Facts) -> str:
@@ -109,3 +126,122 @@ def _level(level: Level) -> dict[str, Any]:
         "cuts": level.cuts,
         "drops": level.drops,
     }
+
+
+# ---- in notebooks
+
+
+def tokens_html(tokens: Iterable[str], colors: Iterable[str] = _COLORS) -> str:
+    """Tokens, spelled as in a vocabulary, side by side on coloured ground.
+
+    Example:
+        >>> tokens_html(["Ġ<"], ["red"])
+        '<span style="background:red;color:#111;padding:0 2px">Ġ&lt;</span>'
+    """
+    return "".join(
+        f'<span style="background:{color};color:#111;padding:0 2px">{escape(readable(token))}</span>'
+        for token, color in zip(tokens, cycle(colors), strict=False)
+    )
+
+
+def encoder_html(encoder: Encoder) -> str:
+    """An `Encoder`: its size, and a sentence as it encodes it."""
+    tokens = [str(encoder.id_to_token(i)) for i in encoder.encode(SAMPLE, disallowed_special=())]
+    specials = tokens_html(encoder.special_tokens, [_SCAFFOLD]) or "none"
+    return _titled(
+        "Encoder",
+        _facts(
+            [("tokens", f"{len(encoder):,}"), ("special tokens", specials), (SAMPLE, tokens_html(tokens))]
+        ),
+    )
+
+
+def artifact_html(bpe: ScaffoldBPE) -> str:
+    """A `ScaffoldBPE`: its sizes, and some scaffold tokens with what becomes of them."""
+    found = inspect_artifact(bpe, _MOST)
+    facts = [
+        ("tokens", f"{found.vocab_size:,}"),
+        ("special tokens", tokens_html(found.special_tokens, [_SCAFFOLD]) or "none"),
+        ("scaffold tokens", f"{found.scaffold_tokens:,}, {words.percent(found.scaffold_share)} of all"),
+        ("pre-tokenizer", escape(found.pre_tokenizer)),
+    ]
+    rows = [
+        [tokens_html([use.token], [_SCAFFOLD]), tokens_html(use.demolished), _some(use.builds)]
+        for use in found.sample
+    ]
+    return _titled(
+        "Scaffold-BPE", _facts(facts) + _table(["scaffold token", "demolished to", "builds"], rows)
+    )
+
+
+def comparison_html(comparison: TokenizerComparison) -> str:
+    """A `TokenizerComparison`: the metrics on each text, the best in bold."""
+    tables = []
+    for text, evaluations in comparison.evaluations.items():
+        rows = [
+            [
+                escape(row.label),
+                *(
+                    f"<b>{row.shown(name)}</b>" if name in row.best else row.shown(name)
+                    for name in row.values
+                ),
+            ]
+            for row in comparison.rows
+            if row.text == text
+        ]
+        tables.append(_titled(f"On the {text} text", _table(["", *map(escape, evaluations)], rows)))
+    return "".join(tables)
+
+
+def change_html(change: VocabularyChange) -> str:
+    """A `VocabularyChange`: the most frequent tokens removed and added."""
+    rows = [
+        ("removed", change.removed, change.mean_removed, _SCAFFOLD),
+        ("added", change.added, change.mean_added, _COLORS[1]),
+    ]
+    return _titled(
+        "Vocabulary change",
+        _table(
+            ["", "tokens", "mean frequency", "the most frequent"],
+            [
+                [name, f"{len(tokens):,}", f"{mean:,.1f}", _some(tokens, [color, "#eee"])]
+                for name, tokens, mean, color in rows
+            ],
+        ),
+    )
+
+
+def report_html(report: Facts) -> str:
+    """A `Report`: its headlines, the metrics, and the passage as both BPEs encode it."""
+    passage = [
+        ("BPE", tokens_html(token for piece in report.passage.pieces for token in piece.plain)),
+        ("Scaffold-BPE", tokens_html(token for piece in report.passage.pieces for token in piece.scaffold)),
+    ]
+    facts = [(value, escape(meaning)) for value, meaning in words.headline(report)]
+    return (
+        _titled("Report", _facts(facts))
+        + comparison_html(report.table)
+        + _titled("A passage", _facts(passage))
+    )
+
+
+def _some(tokens: Sequence[str], colors: Iterable[str] = _COLORS) -> str:
+    return tokens_html(tokens[:_MOST], colors) + (" …" if len(tokens) > _MOST else "")
+
+
+def _titled(title: str, body: str) -> str:
+    return f"<div><b>{escape(title)}</b>{body}</div>"
+
+
+def _facts(rows: Iterable[tuple[str, str]]) -> str:
+    return _table([], [[escape(name), value] for name, value in rows])
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; what is in it is HTML."""
+    head = f"<tr>{_cells(columns, 'th')}</tr>" if columns else ""
+    return f"<table>{head}{''.join(f'<tr>{_cells(row)}</tr>' for row in rows)}</table>"
+
+
+def _cells(cells: Iterable[str], kind: str = "td") -> str:
+    return "".join(f'<{kind} style="text-align:left">{cell}</{kind}>' for cell in cells)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib.metadata import version
+from itertools import count as count_from
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ from hf_scaffold.evaluation.inspection import scaffold_uses
 from hf_scaffold.evaluation.metrics import Evaluation, EvaluationText
 from hf_scaffold.evaluation.tables import HELD_OUT, TRAIN, compare_tokenizers
 from hf_scaffold.report.facts import PLAIN, SCAFFOLD, Facts, ReportText, Run, ScaffoldFacts
-from hf_scaffold.report.html import html_of
+from hf_scaffold.report.html import html_of, report_html
 from hf_scaffold.report.markdown import markdown_of
 from hf_scaffold.report.passages import choose_passage, differing_share, split_passage
 from hf_scaffold.report.words import TEXT_NAMES
@@ -107,6 +108,9 @@ class Report(Facts):
             ConfigurationError: jinja2 is not installed.
         """
         return html_of(self)
+
+    def _repr_html_(self) -> str:
+        return report_html(self)
 
     def save(self, *paths: str | os.PathLike[str]) -> None:
         """Write files, each in the form its suffix names: .html, .md or .json.
@@ -172,7 +176,8 @@ def make_report(
         pre_tokenizer: A preset, or another PreTokenizer, for an alphabet of bytes.
         passage: A text to show as both BPEs encode it. None: where they differ most near the start of the
             held-out text, or of the training text if there is none.
-        show_progress: True to name each step on stderr before it; or a function to call with the name.
+        show_progress: True to name each step on stderr before it, as in "3 of 7: Training BPE"; or a function
+            to call with that.
         command: What the report says it was made by.
     Returns:
         Report: `save("report.html")`, or .md or .json.
@@ -195,9 +200,10 @@ def make_report(
         raise ConfigurationError("the passage holds a lone surrogate, which is no text")
     string("text_field", text_field)
     run = Run(_today(), _versions(baselines), command)
-    step = _step(progress(show_progress, "name"))
+    show_progress = progress(show_progress, "name")
     cutter = _byte_level(pre_tokenizer)
     kinds = _checked_kinds(baselines)
+    step = _step(show_progress, len(("Counting", SCAFFOLD, PLAIN, *kinds, "Encoding", "Looking")))
     require_vocab_size(["bpe", *kinds], vocab_size, len(special_tokens))
     others = _loaded(compare_with, taken=[SCAFFOLD, PLAIN, *map(BASELINE_NAMES.__getitem__, kinds)])
     texts = _readable_texts(corpus, held_out, text_field)
@@ -262,10 +268,13 @@ def _versions(baselines: Iterable[str]) -> dict[str, str]:
     }
 
 
-def _step(show_progress: bool | Step) -> Step:
-    if not isinstance(show_progress, bool):
-        return show_progress
-    return (lambda name: print(f"{name} …", file=sys.stderr)) if show_progress else lambda name: None
+def _step(show_progress: bool | Step, n_steps: int) -> Step:
+    """What is called with the name of each step before it, and counts them."""
+    if show_progress is False:
+        return lambda name: None
+    number = count_from(1)
+    show = (lambda name: print(f"{name} …", file=sys.stderr)) if show_progress is True else show_progress
+    return lambda name: show(f"{next(number)} of {n_steps}: {name}")
 
 
 def _byte_level(pre_tokenizer: str | PreTokenizer | None) -> PreTokenizer:

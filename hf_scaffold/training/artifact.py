@@ -114,6 +114,10 @@ class ScaffoldBPE(Encoders):
             f"merges={len(self.merges)}, special_tokens={self.special_tokens!r})"
         )
 
+    def _repr_html_(self) -> str:
+        found: str = provided("ScaffoldBPE._repr_html_")(self)
+        return found
+
     def demolish(self, token: str) -> tuple[str, ...]:
         """The normal tokens that a token becomes: itself, unless it is a scaffold.
 

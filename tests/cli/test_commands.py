@@ -990,6 +990,58 @@ def test_status_tells_the_step_on_a_terminal(monkeypatch, capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_a_full_bar_tells_of_last_steps(monkeypatch):
+    screen = Screen()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("COLUMNS", "120")
+    with terminal.progress_bar("Training", "tokens") as update:
+        update(199, 200)
+        assert "last steps" not in screen.written
+        update(200, 200)
+    assert "Training, last steps" in screen.written
+
+
+def test_status_shows_time_and_names_as_they_are(monkeypatch):
+    screen = Screen()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("COLUMNS", "120")
+    with terminal.status("Saving my[bold]folder"):
+        pass
+    assert "Saving my[bold]folder" in screen.written
+    assert re.search(r"\d:\d\d:\d\d", screen.written)
+
+
+def test_report_counts_its_steps():
+    steps = []
+    hs.make_report([TEXT], SIZE, baselines=["bpe", "wordpiece"], show_progress=steps.append)
+    assert [step.partition(": ")[0] for step in steps] == [f"{number} of 6" for number in range(1, 7)]
+    assert steps[3] == "4 of 6: Training WordPiece"
+
+
+@pytest.fixture
+def colored(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def test_tokens_are_colored_on_terminals_alone(shared, succeed, colored, monkeypatch):
+    for arguments in (["tokenize", "it was the age", "-t"], ["inspect"]):
+        shown = succeed(*arguments, shared / "tokenizer")
+        assert "\x1b[36m" in shown
+        assert "\x1b[32m" in shown
+        monkeypatch.setenv("NO_COLOR", "1")
+        without = succeed(*arguments, shared / "tokenizer")
+        assert not re.search(r"\x1b\[3\d", without)
+        monkeypatch.delenv("NO_COLOR")
+        assert re.sub(r"\x1b\[[\d;]*m", "", shown) == re.sub(r"\x1b\[[\d;]*m", "", without)
+
+
+@pytest.mark.parametrize("form", ["ids", "jsonl"])
+def test_data_is_never_colored(form, shared, succeed, colored):
+    assert "\x1b" not in succeed("tokenize", "it was", "-t", shared / "tokenizer", "--to", form)
+
+
 def test_rate_of_tokens(monkeypatch):
     screen = Screen()
     monkeypatch.setattr("sys.stderr", screen)
