@@ -54,7 +54,7 @@ setup(
             "wraparound": False,
             "cdivision": True,
             "initializedcheck": bool(DEBUG),
-            "freethreading_compatible": False,
+            "freethreading_compatible": True,
         },
     ),
     options={"build": {"build_base": BUILD}},

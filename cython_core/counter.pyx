@@ -4,6 +4,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 from libcpp cimport bool as bool_t
+from libcpp.atomic cimport atomic
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
@@ -111,7 +112,7 @@ cdef class PretokenCounter:
     cdef object given
     cdef Splitting splitting
     cdef unique_ptr[PretokenTable] counts
-    cdef bool_t is_running  # without the GIL
+    cdef atomic[bool_t] is_running
 
     def __cinit__(self, splitting not None, *, bool_t _colliding=False):
         self.given = splitting
@@ -119,9 +120,8 @@ cdef class PretokenCounter:
         self.counts.reset(new PretokenTable(HashKey.colliding() if _colliding else HashKey()))
 
     cdef int claim(self) except -1:
-        if self.is_running:
+        if self.is_running.exchange(True):
             raise RuntimeError("this counter is at work in another thread; give each thread its own")
-        self.is_running = True
 
     def add(self, texts):
         """Count the pre-tokens of each text: a whole document, or a piece of one, cut at `last_cut`.
@@ -148,7 +148,7 @@ cdef class PretokenCounter:
         except OverflowError as error:
             raise CountOverflowError(str(error)) from None
         finally:
-            self.is_running = False
+            self.is_running.store(False)
         if invalid >= 0:
             refuse(kept[invalid])
 
@@ -178,9 +178,9 @@ cdef class PretokenCounter:
             try:
                 self._merge(other)
             finally:
-                other.is_running = False
+                other.is_running.store(False)
         finally:
-            self.is_running = False
+            self.is_running.store(False)
 
     cdef _merge(self, PretokenCounter other):
         cdef Interrupt interrupt
@@ -213,7 +213,7 @@ cdef class PretokenCounter:
         try:
             return self._table()
         finally:
-            self.is_running = False
+            self.is_running.store(False)
 
     cdef _table(self):
         cdef vector[CountedPretoken] pretokens

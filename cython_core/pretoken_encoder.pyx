@@ -1,6 +1,7 @@
 # distutils: language = c++
 """Encoding of pre-tokens: merge by rank, then replace the scaffold tokens."""
 
+from cython cimport critical_section
 from libc.stdint cimport INT32_MAX
 from libcpp cimport bool
 from libcpp.vector cimport vector
@@ -77,7 +78,8 @@ cdef class PretokenEncoder:
 
     def prepare(self):
         """Make encoding faster from now on. `encode` does so itself if given much."""
-        self.encoder.prepare()
+        with critical_section(self):
+            self.encoder.prepare()
 
     def encode(self, const unsigned char[::1] data, const long long[::1] offsets, *, bool prepare=True):
         """Encode the pre-tokens data[offsets[i] : offsets[i + 1]]; releases the GIL.

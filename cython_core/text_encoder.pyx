@@ -1,10 +1,9 @@
 """From batches of text to token ids, and from those to what tokenizer calls return."""
 
-from cpython.dict cimport PyDict_GetItemWithError
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from cython cimport view
+from cython cimport critical_section, view
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint16_t, uint64_t
 from libc.stdlib cimport free
@@ -324,10 +323,8 @@ def rules_of(list merges not None, dict ids not None, dict more_ids not None, Py
 
 
 cdef inline token_id_t id_of(str token, dict ids, dict more_ids) except? -1:
-    cdef PyObject* found = PyDict_GetItemWithError(ids, token)
-    if found is NULL:
-        return more_ids[token]
-    return <object>found
+    found = ids.get(token)
+    return more_ids[token] if found is None else found
 
 
 def check_splitting(splitting not None):
@@ -385,22 +382,25 @@ cdef class TextEncoder:
     @property
     def n_cached(self):
         """How many distinct pre-tokens the cache holds."""
-        return self.cache.get().size()
+        return self.current_cache().get().size()
 
     @property
     def longest_probe(self):
         """The most entries one look-up compares: a few hundred at most, whatever the texts and merges."""
-        return max(self.bpe.get().longest_probe(), self.cache.get().longest_probe())
+        return max(self.bpe.get().longest_probe(), self.current_cache().get().longest_probe())
 
     @property
     def cache_bytes(self):
         """The memory of the cache, and of its predecessor while calls still use that."""
-        cdef shared_ptr[IdCache] previous = self.previous_cache.lock()
-        return self.cache.get().n_bytes() + (previous.get().n_bytes() if previous else 0)
+        cdef shared_ptr[IdCache] cache, previous
+        with critical_section(self):
+            cache, previous = self.cache, self.previous_cache.lock()
+        return cache.get().n_bytes() + (previous.get().n_bytes() if previous else 0)
 
     def prepare(self):
         """Make the first call with new words faster. Without it, the encoder does so once it has met much text."""
-        self.bpe.get().prepare()
+        with critical_section(self):
+            self.bpe.get().prepare()
 
     def encode(
         self,
@@ -622,16 +622,18 @@ cdef class TextEncoder:
             batch.ends(&ends[1])
         return array_of(batch.ids()), offsets, unsure(batch, n)
 
-    # The GIL guards taking the cache and replacing it, but is released while the successor is made. Running calls go on
-    # with theirs until it is retired. There are never more than two caches, however many calls run.
+    # The GIL, or this object's critical section where there is none, guards taking the cache and replacing it, but is
+    # released while the successor is made. Running calls go on with theirs until it is retired. There are never more than
+    # two caches, however many calls run.
     cdef run(self, Batch* batch):
         cdef shared_ptr[IdCache] cache
         cdef bint done = False, is_replaceable
         cdef Interrupt interrupt
         self.prepare_for(batch)
         while not done:
-            cache = self.cache
-            is_replaceable = self.is_replaceable()
+            with critical_section(self):
+                cache = self.cache
+                is_replaceable = self.is_replaceable()
             with nogil:
                 done = batch.run(cache.get()[0], is_replaceable, interrupt)
             self.replace_if_full(cache, batch)
@@ -652,8 +654,9 @@ cdef class TextEncoder:
         cdef shared_ptr[Interrupt] interrupt = make_shared[Interrupt]()
         self.prepare_for(batch)
         while progress != DONE:
-            cache = self.cache
-            is_replaceable = self.is_replaceable()
+            with critical_section(self):
+                cache = self.cache
+                is_replaceable = self.is_replaceable()
             with nogil:
                 progress = batch.run_until_ready(cache, is_replaceable, interrupt)
             while batch.take(taken):
@@ -663,26 +666,38 @@ cdef class TextEncoder:
                 self.replace_if_full(cache, batch)
 
     cdef prepare_for(self, Batch* batch):
-        self.n_units += batch.n_units()
-        if self.n_units >= MUCH:
-            self.prepare()
+        with critical_section(self):
+            self.n_units += batch.n_units()
+            if self.n_units >= MUCH:
+                self.bpe.get().prepare()
 
+    cdef shared_ptr[IdCache] current_cache(self):
+        cdef shared_ptr[IdCache] cache
+        with critical_section(self):
+            cache = self.cache
+        return cache
+
+    # To be called in the critical section, where there is one.
     cdef bint is_replaceable(self):
         return self.previous_cache.expired() and self.replacing_in != getpid()
 
     cdef replace_if_full(self, shared_ptr[IdCache]& cache, Batch* batch):
         cdef shared_ptr[IdCache] successor
         cdef size_t n_expected = batch.n_expected(cache.get()[0])
-        if not cache.get().is_full() or self.cache.get() != cache.get() or not self.is_replaceable():
-            return
-        self.replacing_in = getpid()
+        with critical_section(self):
+            if not cache.get().is_full() or self.cache.get() != cache.get() or not self.is_replaceable():
+                return
+            self.replacing_in = getpid()
         try:
             with nogil:
                 successor = cache.get().successor(n_expected)
-        finally:
+        except BaseException:
             self.replacing_in = None
-        self.cache = successor
-        self.previous_cache = weak_ptr[IdCache](cache)
+            raise
+        with critical_section(self):
+            self.replacing_in = None
+            self.cache = successor
+            self.previous_cache = weak_ptr[IdCache](cache)
         cache.get().retire()
 
 
@@ -807,7 +822,8 @@ def rows_as_lists(
         spans: int64, (rows, sequences, 2): where a row's sequences begin and end in `ids`.
         template: A row's special tokens; -1 and -2 stand for its first and second sequence.
         padding: int64, (rows, 2): the number of pad tokens before and after the row.
-        numbers: The ints from 0 on, as far as they are kept: reusing them beats creating an object per id.
+        numbers: The ints from 0 on, as far as they are kept: reusing them beats creating an object per id. No thread may
+            change this list.
     Raises:
         ValueError: the template has another sequence, a span reaches beyond the ids, or padding is negative.
     """

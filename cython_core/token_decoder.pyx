@@ -1,6 +1,7 @@
 """From token ids to text."""
 
-from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.list cimport PyList_GET_SIZE
+from cython cimport boundscheck
 from libc.stdint cimport uint32_t
 from libcpp.algorithm cimport lower_bound
 from libcpp.string cimport string
@@ -45,6 +46,7 @@ cdef class TokenDecoder:
                 self.offsets.push_back(self.data.size())
         self.high_offsets.push_back(self.data.size())
 
+    @boundscheck(True)
     def decode(self, list ids not None):
         """The text, with U+FFFD for bytes that are not UTF-8. Ids without a token add nothing.
 
@@ -60,10 +62,11 @@ cdef class TokenDecoder:
         cdef long long token_id
         cdef size_t n = self.offsets.size()
         text.reserve(4 * PyList_GET_SIZE(ids))
-        # An item's __index__ may change the list, so read its size anew.
+        # An item's __index__ may change the list, so read its size anew. Without the GIL another thread may, too, at any
+        # time: the bounds check makes `ids[i]` look once more, and take a reference as it does.
         i = 0
         while i < PyList_GET_SIZE(ids):
-            number = <object>PyList_GET_ITEM(ids, i)
+            number = ids[i]
             token_id = PyLong_AsLongLong(number)
             if token_id < 0 or token_id > 0xFFFFFFFFLL:
                 raise OverflowError(f"id {token_id} is out of range")

@@ -27,6 +27,7 @@ BOUNDARY separate the pre-tokens and enclose them all.
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint32_t
 from libcpp cimport bool
+from libcpp.atomic cimport atomic
 from libcpp.string cimport string
 from libcpp.unordered_set cimport unordered_set
 from libcpp.vector cimport vector
@@ -174,6 +175,8 @@ cdef in_range(str name, value, low, high):
 cdef class MergeLoop:
     """One training run: symbols in, merges and scaffold tokens out.
 
+    One thread at a time may run it; the results are there to be read while none does.
+
     Args:
         symbols: int32 or uint8, the base symbols of all pre-tokens, concatenated, as creation ids.
         offsets: int64, n_pretokens + 1 offsets into `symbols`.
@@ -227,7 +230,7 @@ cdef class MergeLoop:
         size_t n_fixed
         size_t n_scaffolds
         bool is_consistent             # set up, and not in the middle of a merge
-        bool is_running                # without the GIL
+        atomic[bool] is_running
         bool is_finished               # without candidates
         Interrupt* interrupt           # of the running call
         size_t prefix_length
@@ -320,7 +323,7 @@ cdef class MergeLoop:
         self._forget_candidates()
         with nogil:
             return_free_memory()
-        self.is_running = False
+        self.is_running.store(False)
 
     cdef int _forget_candidates(self) except -1:
         self.pairs = PairIndex()
@@ -339,16 +342,16 @@ cdef class MergeLoop:
             with nogil:
                 return self._run(vocab_size, seconds_now() + SLICE_SECONDS)
         finally:
-            self.is_running = False
+            self.is_running.store(False)
 
     cdef int _claim_run(self, Interrupt* interrupt) except -1:
         """Once this returns, the loop is the caller's alone, until it clears is_running."""
-        if self.is_running:
+        if self.is_running.exchange(True):
             raise RuntimeError("another thread runs this loop")
         if not self.is_consistent:
+            self.is_running.store(False)
             raise RuntimeError("this loop was left in the middle of its work; make another one")
         self.interrupt = interrupt
-        self.is_running = True
 
     # ---- the algorithm
 
@@ -792,7 +795,7 @@ cdef class MergeLoop:
         try:
             return self._head_frequency()
         finally:
-            self.is_running = False
+            self.is_running.store(False)
 
     @property
     def longest_probe(self):
@@ -862,7 +865,7 @@ cdef class MergeLoop:
             with nogil:
                 self._encode(rows, n_tokens, ids, ends)
         finally:
-            self.is_running = False
+            self.is_running.store(False)
         return encoded_rows(ids, ends)
 
     cdef int _encode(
