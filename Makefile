@@ -11,7 +11,7 @@
 # make programs  what other programs make of a saved tokenizer: tests, and a table (FILE=path); needs node and npm
 # make notebooks  run the notebooks and store what they show
 # make site   the documentation as a site, in build/site
-# make lint   ruff, mypy, clang-format, compiler warnings
+# make lint   ruff, mypy, clang-format, compiler warnings, schemas of the files in .github
 # make wheel  wheels for every Python here (PYTHONS='path path'), in dist; each is installed where there is no compiler
 # make sdist  the source archive, in dist
 # make scale-test  tests/scale: datatrove, Ray, Slurm, two releases of Spark and an S3 server, on clusters of this
@@ -93,6 +93,12 @@ lint: $(VENV)/lint-extras
 	$(BIN)/clang-format --dry-run --Werror --style=file:.clang-format cython_core/*.hpp tests/core/*.cpp
 	$(CXX) $(CHECK_HEADERS)
 	$(CXX) $(CHECK_HEADERS) -DHF_SCAFFOLD_NO_VECTORS  # what other processors get
+	$(BIN)/check-jsonschema -q --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema -q --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/check-jsonschema -q --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(BIN)/check-jsonschema -q --builtin-schema vendor.github-issue-forms \
+	$(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+	$(BIN)/check-jsonschema -q --builtin-schema vendor.citation-file-format CITATION.cff
 	@if command -v $(ARM_CXX) >/dev/null; then echo "$(ARM_CXX) …"; $(ARM_CXX) $(CHECK_HEADERS); else \
 	echo "NOT CHECKED: NEON, since there is no $(ARM_CXX) (Debian: apt-get install g++-aarch64-linux-gnu)"; fi
 

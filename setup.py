@@ -6,6 +6,7 @@ HF_SCAFFOLD_DEBUG=thread with the thread sanitizer.
 
 import os
 import sys
+import sysconfig
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -23,12 +24,15 @@ if DEBUG and DEBUG not in SANITIZERS:
 BUILD = f"build/sanitized-{DEBUG}" if DEBUG else "build/release"
 
 if sys.platform == "win32":
-    compile_args, link_args = ["/std:c++17", "/O2"], []
+    compile_args, link_args = ["/std:c++17", "/O2", "/utf-8"], []
 elif DEBUG:
     link_args = SANITIZERS[DEBUG]
     compile_args = ["-std=c++17", "-O1", "-g", "-fno-omit-frame-pointer", "-D_GLIBCXX_ASSERTIONS", *link_args]
 else:
     compile_args, link_args = ["-std=c++17", "-O3", "-g0"], []
+
+# Only Windows' headers don't know whether the interpreter that they are for has a GIL.
+has_no_gil = sys.platform == "win32" and sysconfig.get_config_var("Py_GIL_DISABLED")
 
 extensions = [
     Extension(
@@ -36,6 +40,7 @@ extensions = [
         [source.as_posix()],
         include_dirs=["cython_core"],
         depends=sorted(path.as_posix() for path in Path("cython_core").glob("*.[hp]*")),
+        define_macros=[("Py_GIL_DISABLED", "1")] if has_no_gil else [],
         language="c++",
         extra_compile_args=compile_args,
         extra_link_args=link_args,
