@@ -162,7 +162,7 @@ def table(names: Sequence[str], chosen: Sequence[Way], found: Sequence[Sequence[
         found: By seed and way.
     """
     columns = [
-        "",
+        "tokenizer",
         *(f"{name}, {when}" for name in reversed(names) for when in ("at once", "after training")),
         "kB",
     ]

@@ -360,7 +360,7 @@ def start_of(engine: str, tokenizer: str, rounds: int) -> float:
 
 COLUMNS = [
     "engine",
-    "",
+    "work",
     "bare",
     "worker",
     "to bare",

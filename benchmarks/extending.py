@@ -212,7 +212,7 @@ def main(
     rows += [cells(name, old, way(old, counts[1], larger), texts) for name, way in WAYS.items()]
     rows += [cells("trained anew on both texts", old, plain(counts[0].merge(counts[1]), larger), texts)]
     names = [corpus.stem for corpus in corpora]
-    columns = ["", "tokens", "new ones reachable", "used"]
+    columns = ["tokenizer", "tokens", "new ones reachable", "used"]
     columns += [f"bytes per token, {name}" for name in reversed(names)]
     print("\n".join(markdown([*columns, f"lines of {names[0]} with the same ids"], rows)))
 

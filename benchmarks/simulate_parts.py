@@ -255,7 +255,7 @@ def main(
         ("its peak of memory", f"{run['peak_mb']:,.0f} MiB of {max_memory}"),
         (f"the same after {kills} kills", "the bytes of one run, nothing left over"),
     ]
-    print("\n".join(markdown(["", f"seed {seed}"], rows)))
+    print("\n".join(markdown(["what", f"seed {seed}"], rows)))
 
 
 if __name__ == "__main__":

@@ -227,11 +227,11 @@ def between(values: tuple[float, float], factor: float = 1) -> str:
 def page(found: Run) -> Iterator[str]:
     """The lines of the tables."""
     yield f"{found['environment']}; {found['vocab_size']:,} tokens"
-    yield from ("", "### Growth", "", *_growth(found))
-    yield from ("", "### Outlook", "", *_outlook(found))
-    yield from ("", "### Where time goes", "", *_shares(found))
-    yield from ("", "### Rare pre-tokens", "", *_rare(found))
-    yield from ("", "### What breaks first", "", *_limits(found))
+    yield from ("", "## Growth", "", *_growth(found))
+    yield from ("", "## Outlook", "", *_outlook(found))
+    yield from ("", "## Where time goes", "", *_shares(found))
+    yield from ("", "## Rare pre-tokens", "", *_rare(found))
+    yield from ("", "## What breaks first", "", *_limits(found))
 
 
 def _growth(found: Run) -> Iterator[str]:
@@ -273,7 +273,7 @@ def _outlook(found: Run) -> Iterator[str]:
             for step in ("count", "merge", "last merge", "train", "tokenize")
         },
     }
-    yield from markdown(["", *SIZES], [[name, *cells] for name, cells in rows.items()])
+    yield from markdown(["what", *SIZES], [[name, *cells] for name, cells in rows.items()])
     distinct = found["curves"][[*found["curves"]][-1]]["distinct"]
     share = distinct["200"][-1] / distinct["1"][-1]
     often = between(Outlook(found, *WEB).merged_rows, share)
@@ -286,7 +286,7 @@ def _shares(found: Run) -> Iterator[str]:
     steps = ("count", "merge", "train", "tokenize")
     hours = [{step: max(Outlook(found, *size).core_hours(step)) for step in steps} for size in SIZES.values()]
     rows = [[step, *(f"{100 * each[step] / sum(each.values()):.1f} %" for each in hours)] for step in steps]
-    yield from markdown(["", *SIZES], rows)
+    yield from markdown(["what", *SIZES], rows)
 
 
 def _rare(found: Run) -> Iterator[str]:
