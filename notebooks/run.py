@@ -4,9 +4,11 @@
     python notebooks/run.py notebooks/01_train_and_use.ipynb
 
 Each runs from start to end, in a kernel of this very Python and in an empty folder; what it writes there is
-gone afterwards. Stored outputs hold no times, paths or warnings: the same code stores the same file.
+gone afterwards. It may import what is beside it: drawing.py. Stored outputs hold no times, paths or warnings:
+the same code stores the same file.
 """
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -29,6 +31,7 @@ def run(path: Path) -> Any:
         nbclient.exceptions.CellExecutionError: a cell raised an error; the message shows it.
     """
     notebook = nbformat.read(path, as_version=4)
+    search_path = filter(None, [str(FOLDER.resolve()), os.environ.get("PYTHONPATH")])
     with tempfile.TemporaryDirectory() as folder:
         NotebookClient(
             notebook,
@@ -37,7 +40,7 @@ def run(path: Path) -> Any:
             record_timing=False,
             coalesce_streams=True,
             resources={"metadata": {"path": folder}},
-        ).execute()
+        ).execute(env={**os.environ, "PYTHONPATH": os.pathsep.join(search_path)})
     notebook.metadata = nbformat.from_dict(METADATA)
     for cell in code_cells(notebook):
         cell.metadata = nbformat.from_dict({})

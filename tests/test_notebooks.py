@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -37,12 +38,15 @@ def texts(output):
     data = output.get("data", {})
     if "image/svg+xml" in data:
         yield ElementTree.fromstring("".join(data["image/svg+xml"])).get("aria-label")
-    for text in (output.get("text", ""), data.get("text/markdown", ""), data.get("text/plain", "")):
-        yield "".join(text)
+    yield "".join(output.get("text", ""))
+    for kind in ("text/markdown", "text/html", "text/plain"):
+        yield "".join(data.get(kind, ""))
 
 
-def test_there_are_three():
-    assert NOTEBOOKS == ["01_train_and_use.ipynb", "02_what_scaffolds_are.ipynb", "03_paper_tables.ipynb"]
+def test_the_readme_lists_them():
+    prose = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert len(NOTEBOOKS) == 8
+    assert re.findall(r"^\| \[.+?\]\((\S+)\)", prose, re.MULTILINE) == NOTEBOOKS
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
@@ -67,6 +71,17 @@ def test_links_lead_to_notebooks_that_are_there(name):
     assert set(re.findall(r"\]\(([\w.]+\.ipynb)\)", prose)) <= set(NOTEBOOKS)
 
 
+@pytest.mark.parametrize("name", NOTEBOOKS[3:])
+def test_each_exercise_awaits_an_answer_and_has_a_right_one(name):
+    code = ["".join(cell["source"]) for cell in stored(name)["cells"] if cell["cell_type"] == "code"]
+    outputs = shown(stored(name))
+    exercises = [output for source, output in zip(code, outputs, strict=True) if "return None" in source]
+    assert len(exercises) >= 3
+    verdicts = "".join(exercises).splitlines()
+    assert set(verdicts) == {"No answer yet."}
+    assert outputs[-1].splitlines() == ["Right."] * len(verdicts)
+
+
 def test_the_first_takes_ten_cells():
     assert len(shown(stored("01_train_and_use.ipynb"))) == 10
     assert all(shown(stored("01_train_and_use.ipynb")))
@@ -81,3 +96,56 @@ def test_a_cell_that_fails_is_an_error(runner, tmp_path):
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
     with pytest.raises(CellExecutionError, match="no such corpus"):
         runner.run(path)
+
+
+@pytest.fixture
+def drawing():
+    """The module of notebooks/drawing.py, which has drawn nothing yet."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(FOLDER)
+        patch.delitem(sys.modules, "drawing", raising=False)
+        yield importlib.import_module("drawing")
+
+
+def test_answers_are_checked(drawing, capsys):
+    drawing.check(None, 1)
+    drawing.check(1, 1)
+    assert capsys.readouterr().out == "No answer yet.\nRight.\n"
+    with pytest.raises(AssertionError, match="2 is not right"):
+        drawing.check(2, 1)
+
+
+def test_drawings_spell_every_token(drawing):
+    assert repr(drawing.tokens(["<b>", "&"], {"&"})) == "<b> [&]"
+    cell = drawing.tokens(["<b>"], note=5)
+    shown = drawing.table(["a", "b<"], [[cell, "<i>"]])
+    assert repr(shown) == "a | b<\n<b> 5 | <i>"
+    table = ElementTree.fromstring(shown.html)
+    assert ["".join(cell.itertext()) for cell in table.iter("td")] == ["<b> 5", "<i>"]
+
+
+def test_a_tree_stands_on_its_symbols(drawing):
+    picture = drawing.trees(["hug<"], {"ug": ("u", "g"), "hug": ("h", "ug"), "hug<": ("hug", "<")}, {"ug"})
+    assert repr(picture) == "hug< = ((h (u g)) <)"
+    svg = ElementTree.fromstring(picture.svg)
+    boxes = [element for element in svg if element.tag.endswith("rect")]
+    labels = [element.text for element in svg if element.tag.endswith("text")]
+    heights = {label: float(box.get("y")) for label, box in zip(labels, boxes, strict=True)}
+    assert heights["hug<"] < heights["hug"] < heights["ug"] < heights["u"] == heights["<"]
+    assert [label for label, box in zip(labels, boxes, strict=True) if box.get("stroke-dasharray")] == ["ug"]
+
+
+def test_a_lattice_puts_tokens_below_their_letters(drawing):
+    picture = drawing.lattice("ab", {(0, 1): "1", (1, 2): "2", (0, 2): "3"}, best=[(0, 2)])
+    assert repr(picture) == "a 1, b 2, ab* 3"
+    svg = ElementTree.fromstring(picture.svg)
+    a, b, ab = (element for element in svg if element.tag.endswith("rect"))
+    assert a.get("y") == b.get("y") != ab.get("y")
+    assert a.get("x") == ab.get("x") != b.get("x")
+
+
+def test_a_token_keeps_its_colour_and_symbols_are_grey(drawing):
+    first = [drawing.ground(token) for token in ("ug", "un", "##gs", "▁h", "ug")]
+    assert len(set(first)) == 4
+    assert first[0] == first[-1]
+    assert {drawing.ground(symbol) for symbol in ("u", "##u", "▁", "#")} == {drawing.SYMBOL}
