@@ -65,9 +65,8 @@ def refuse_missing_folder(source: str) -> None:
     Raises:
         FileNotFoundError: with the folder.
     """
-    means_a_folder = (
-        os.path.isabs(source) or source.startswith((".", "~")) or os.path.normpath(source).count(os.sep) > 1
-    )
+    is_no_name = not source or source.startswith((".", "~")) or os.path.normpath(source).count(os.sep) > 1
+    means_a_folder = os.path.isabs(source) or is_no_name
     if means_a_folder and not os.path.exists(source):
         raise FileNotFoundError(errno.ENOENT, "no such folder", source)
 

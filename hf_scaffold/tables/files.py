@@ -156,7 +156,7 @@ class TableFile:
     def _damaged(self, error: Exception) -> Exception:
         if isinstance(error, OSError) and error.filename is not None:
             return error  # of a store
-        return ArtifactError(f"{self.path} is not a Parquet file or is truncated: {error}")
+        return ArtifactError(f"{self.path} is not a Parquet file, or is truncated or damaged")
 
 
 def columns() -> Any:

@@ -209,7 +209,7 @@ def open_file(path: Place, on_read: Callable[[int], None]) -> Iterator[BinaryIO]
         CorpusError: opening or reading fails, here or in the block.
     """
     compression = _format(path)[1]
-    unreadable: tuple[type[Exception], ...] = (OSError, lzma.LZMAError, zlib.error)
+    other_data: tuple[type[Exception], ...] = (gzip.BadGzipFile, lzma.LZMAError, zlib.error)
     try:
         with ExitStack() as stack:
             stream: Any = stack.enter_context(_metered(path, on_read))
@@ -219,14 +219,16 @@ def open_file(path: Place, on_read: Callable[[int], None]) -> Iterator[BinaryIO]
                 stream = stack.enter_context(lzma.LZMAFile(stream))
             elif compression == ".zst":
                 zstd = import_zstd()
-                unreadable += (zstd.ZstdError,)
+                other_data += (zstd.ZstdError,)
                 # 2 GiB: the widest window of `zstd --long`
                 options = {zstd.DecompressionParameter.window_log_max: 31}
                 stream = stack.enter_context(zstd.ZstdFile(stream, options=options))
             yield stream
     except EOFError as error:
         raise CorpusError(f"{path} is truncated: its compressed data ends too early") from error
-    except unreadable as error:
+    except other_data as error:
+        raise CorpusError(f"can't read {path}: it is not a {compression} file, or is damaged") from error
+    except OSError as error:
         reason = getattr(error, "strerror", None) if getattr(error, "filename", None) else error
         raise CorpusError(f"can't read {path}: {reason}") from error
 
@@ -413,6 +415,10 @@ def _parquet(stream: BinaryIO, path: Place, field: str) -> Iterator[Texts]:
             row += len(column)
     except UnicodeDecodeError as error:
         raise CorpusError(f"{path}, column {field!r}: a row from {row} on is not UTF-8: {error}") from None
+    except pyarrow.ArrowInvalid as error:
+        raise CorpusError(
+            f"can't read {path}: it is not a Parquet file, or is truncated or damaged"
+        ) from error
     except pyarrow.ArrowException as error:
         raise CorpusError(f"can't read {path}: {error}") from error
 

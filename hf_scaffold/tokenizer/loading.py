@@ -37,7 +37,14 @@ def load_pretrained(source: str, load: Callable[..., Any]) -> Any:
 
     refuse_missing_folder(source)
     if Path(source).exists():
-        return read_or_name_the_file(partial(load, source), source)
+        try:
+            return read_or_name_the_file(partial(load, source), source)
+        except ValueError as error:
+            if "Couldn't instantiate the backend" not in str(error):
+                raise
+            raise ConfigurationError(
+                f"{source} holds no tokenizer of transformers: no tokenizer.json"
+            ) from error
     reason = _why_no_hub()
     from_cache = {} if reason is None else {"local_files_only": True}
     try:
@@ -45,9 +52,9 @@ def load_pretrained(source: str, load: Callable[..., Any]) -> Any:
     except (OSError, ValueError) as error:
         if reason is None and isinstance(error, ValueError):
             raise
-        where = "on the Hub" if reason is None else f"in the Hub's cache, and {reason}"
+        where = f"on the Hub: {error}" if reason is None else f"in the Hub's cache, and {reason}"
         raise FileNotFoundError(
-            f"there is no folder {source} here, and no tokenizer of that name {where}: {error}"
+            f"there is no folder {source} here, and no tokenizer of that name {where}"
         ) from error
 
 
@@ -86,6 +93,14 @@ def _refuse_broken_json(folder: Path) -> None:
             ) from error
 
 
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def load_json(path: Path) -> Tokenizer:
     """A tokenizer.json.
 
@@ -99,7 +114,8 @@ def load_json(path: Path) -> Tokenizer:
     except BaseException as error:
         if not is_of_backend(error):
             raise
-        raise ConfigurationError(f"{path} can't be read as a tokenizer: {error}") from error
+        reason = str(error) if _is_json(path) else "it is not JSON, or truncated"
+        raise ConfigurationError(f"{path} can't be read as a tokenizer: {reason}") from error
 
 
 def require_ids(backend: Tokenizer, name: str) -> None:

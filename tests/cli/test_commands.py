@@ -840,6 +840,37 @@ def test_a_name_that_is_neither_a_folder_nor_on_the_hub(tmp_path, monkeypatch, f
     assert expected in fail("audit", "nothing-here", demo.TEXT)
 
 
+INNER_WORDS = {
+    "rows.parquet": "can't read {path}: it is not a Parquet file, or is truncated or damaged",
+    "text.gz": "can't read {path}: it is not a .gz file, or is damaged",
+    "text.xz": "can't read {path}: it is not a .xz file, or is damaged",
+    "text.zst": "can't read {path}: it is not a .zst file, or is damaged",
+}
+
+
+@pytest.mark.parametrize("name", INNER_WORDS)
+def test_what_another_library_said_is_not_shown(name, tmp_path, fail):
+    path = tmp_path / name
+    path.write_bytes(b"neither this nor that " * 9)
+    expected = INNER_WORDS[name].format(path=path)
+    assert fail("count", path, "-o", tmp_path / "c.parquet") == f"hf-scaffold: error: {expected}\n"
+
+
+def test_no_tokenizer_is_said_in_our_words(corpus, tmp_path, fail):
+    path = tmp_path / "tokenizer.json"
+    for content in (b"", b"\xff\xfe", b'{"version'):
+        path.write_bytes(content)
+        assert "be read as a tokenizer: it is not JSON, or truncated\n" in fail("audit", path, corpus)
+    (tmp_path / "folder").mkdir()
+    assert "folder holds no tokenizer of transformers: no tokenizer.json\n" in fail(
+        "audit", tmp_path / "folder", corpus
+    )
+    assert fail("inspect", "").endswith(": no such folder\n")
+    assert "is not a Parquet file, or is truncated or damaged\n" in fail(
+        "merge-counts", corpus, "-o", tmp_path / "c.parquet"
+    )
+
+
 def test_a_file_is_no_tokenizer(shared, fail):
     file = shared / "tokenizer" / "tokenizer.json"
     assert f"{file}: Not a directory" in fail("tokenize", "text", "-t", file)

@@ -582,7 +582,7 @@ def test_truncated_and_missing_files(tmp_path):
     data = path.read_bytes()
     for length in (0, 10, len(data) // 2, len(data) - 1):
         path.write_bytes(data[:length])
-        with pytest.raises(ArtifactError, match=r"bad\.parquet is not a Parquet file or is truncated"):
+        with pytest.raises(ArtifactError, match=r"bad\.parquet is not a Parquet file, or is truncated"):
             PreTokenCounts.load(path)
     with pytest.raises(FileNotFoundError, match=r"nowhere\.parquet"):
         PreTokenCounts.load(tmp_path / "nowhere.parquet")

@@ -225,10 +225,10 @@ def test_truncated_and_foreign_files_are_named(tmp_path):
     bad = tmp_path / "bad.parquet"
     for size in (0, 4, len(data) // 2, len(data) - 1):
         bad.write_bytes(data[:size])
-        with pytest.raises(ArtifactError, match=r"bad\.parquet is not a Parquet file or is truncated"):
+        with pytest.raises(ArtifactError, match=r"bad\.parquet is not a Parquet file, or is truncated"):
             hs.merge_counts([good, bad], tmp_path / "all.parquet")
     bad.write_bytes(data[:9] + bytes(200) + data[209:])
-    with pytest.raises(ArtifactError, match=r"bad\.parquet is not a Parquet file or is truncated"):
+    with pytest.raises(ArtifactError, match=r"bad\.parquet is not a Parquet file, or is truncated"):
         hs.merge_counts([good, bad], tmp_path / "all.parquet")
     pyarrow.parquet.write_table(pyarrow.table({"text": ["a"]}), bad)
     with pytest.raises(ArtifactError, match=r"bad\.parquet: not a table of pre-token counts"):
