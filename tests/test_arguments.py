@@ -463,7 +463,7 @@ def test_steps_of_a_report_are_named(monkeypatch):
     hs.make_report(TEXTS, 264, baselines=[], show_progress=steps.append)
     hs.make_report(TEXTS, 264, baselines=[], show_progress=True)
     assert sys.stderr.getvalue() == "".join(f"{step} …\n" for step in steps)
-    assert steps[0] == "Counting"
+    assert steps[0] == f"1 of {len(steps)}: Counting"
 
 
 def test_warnings_name_the_line_that_called(counts):
