@@ -214,8 +214,8 @@ def write_gguf(tokenizer: Any, path: Path, width: int = 64) -> None:
     import numpy as np
     from gguf import GGUFWriter
 
-    from hf_scaffold.evaluation.models import as_fast_or_scaffold
     from hf_scaffold.lifecycle.exporting import gguf_vocabulary
+    from hf_scaffold.lifecycle.models import as_fast_or_scaffold
     from hf_scaffold.lifecycle.plain_engines import Source
 
     vocabulary, _ = gguf_vocabulary(Source(as_fast_or_scaffold(tokenizer), raw=True))

@@ -13,8 +13,8 @@ from .errors import CountOverflowError as CountOverflowError
 from .errors import HubError as HubError
 from .errors import ScaffoldError as ScaffoldError
 from .errors import VocabSizeError as VocabSizeError
-from .evaluation.audit import Audit as Audit
-from .evaluation.audit import audit_tokenizer as audit_tokenizer
+from .lifecycle.audit import Audit as Audit
+from .lifecycle.audit import audit_tokenizer as audit_tokenizer
 from .evaluation.baselines import BASELINES as BASELINES
 from .evaluation.baselines import load_tokenizer as load_tokenizer
 from .evaluation.baselines import train_baseline as train_baseline

@@ -427,7 +427,7 @@ def audit(
     This goes beyond the paper.
     """
     from hf_scaffold.cli import views
-    from hf_scaffold.evaluation.audit import audit_tokenizer
+    from hf_scaffold.lifecycle.audit import audit_tokenizer
 
     with terminal.status("Replaying merges on the corpus"):
         found = audit_tokenizer(tokenizer, corpus, text_field=text_field, num_workers=num_workers)

@@ -9,8 +9,8 @@ from rich.text import Text
 from hf_scaffold._utils.urls import Place
 from hf_scaffold.cli import demo, terminal
 from hf_scaffold.counting.counts import PreTokenCounts
-from hf_scaffold.evaluation.audit import Audit
 from hf_scaffold.evaluation.inspection import Inspection, bytes_per_token, readable, scaffold_uses
+from hf_scaffold.lifecycle.audit import Audit
 from hf_scaffold.shards.index import ShardIndex
 from hf_scaffold.tables.merging import TableSize
 from hf_scaffold.tables.parts import Parts, some_missing

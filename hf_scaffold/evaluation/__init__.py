@@ -1,1 +1,1 @@
-"""What tokenizers make of a text: metrics, comparisons, baselines, audits."""
+"""What tokenizers make of a text: metrics, comparisons, baselines."""

@@ -1,1 +1,1 @@
-"""What becomes of a vocabulary after training: converted, extended and pruned tokenizers."""
+"""What becomes of a vocabulary after training: audited, converted, extended and pruned tokenizers."""

@@ -15,8 +15,8 @@ from tokenizers.models import BPE
 from hf_scaffold._utils.arguments import flag, knows_its_arguments
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.evaluation.audit import Audit, replay
-from hf_scaffold.evaluation.models import Model, as_fast, counts_for
+from hf_scaffold.lifecycle.audit import Audit, replay
+from hf_scaffold.lifecycle.models import Model, as_fast, counts_for
 from hf_scaffold.tables.sums import exact_sum
 from hf_scaffold.text.corpus import Corpus
 from hf_scaffold.text.symbols import Pair

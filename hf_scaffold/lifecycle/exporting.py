@@ -16,8 +16,8 @@ from hf_scaffold._utils.arguments import flag, knows_its_arguments, warn
 from hf_scaffold._utils.files import saving, write_files
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.evaluation.models import as_fast_or_scaffold, counts_for
 from hf_scaffold.formats import gguf, sentencepiece, tiktoken
+from hf_scaffold.lifecycle.models import as_fast_or_scaffold, counts_for
 from hf_scaffold.lifecycle.plain_engines import Engine, Source, every_rule, fault_of_rules, fault_of_tokens
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
 from hf_scaffold.text.corpus import Corpus

@@ -22,8 +22,8 @@ from hf_scaffold._utils.arguments import (
 from hf_scaffold.counting.characters import Characters
 from hf_scaffold.counting.counts import PreTokenCounts, PreTokenizerLike
 from hf_scaffold.errors import ConfigurationError, CorpusError
-from hf_scaffold.evaluation.models import Model, as_fast_or_scaffold, counts_for, whole_model
 from hf_scaffold.lifecycle.conversion import agreements, like, public_merges, public_model, scaffold_of
+from hf_scaffold.lifecycle.models import Model, as_fast_or_scaffold, counts_for, whole_model
 from hf_scaffold.text.corpus import Corpus
 from hf_scaffold.text.pre_tokenizers import get_pre_tokenizer
 from hf_scaffold.training.parts import derive_demolish_map

@@ -12,9 +12,9 @@ from tokenizers import Tokenizer
 
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.evaluation.models import Model, whole_model
 from hf_scaffold.formats import sentencepiece
 from hf_scaffold.lifecycle.conversion import agreements, hole
+from hf_scaffold.lifecycle.models import Model, whole_model
 from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Pair
 
 if TYPE_CHECKING:

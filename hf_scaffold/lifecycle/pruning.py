@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from hf_scaffold._utils.arguments import flag, knows_its_arguments, whole
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
-from hf_scaffold.evaluation.audit import replay
-from hf_scaffold.evaluation.models import Model, as_fast_or_scaffold, counts_for, whole_model
+from hf_scaffold.lifecycle.audit import replay
 from hf_scaffold.lifecycle.conversion import hole, without
+from hf_scaffold.lifecycle.models import Model, as_fast_or_scaffold, counts_for, whole_model
 from hf_scaffold.text.corpus import Corpus
 
 if TYPE_CHECKING:

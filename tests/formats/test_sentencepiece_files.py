@@ -8,7 +8,7 @@ from many_scripts import TEXTS
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 import hf_scaffold as hs
-from hf_scaffold.evaluation.models import as_fast
+from hf_scaffold.lifecycle.models import as_fast
 
 IDENTITY = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False}
 KINDS = {

@@ -9,7 +9,7 @@ from many_scripts import TEXTS
 from tiktoken_ext import openai_public
 
 import hf_scaffold as hs
-from hf_scaffold.evaluation.models import as_fast
+from hf_scaffold.lifecycle.models import as_fast
 from hf_scaffold.text.byte_level import symbols_to_bytes
 from hf_scaffold.text.presets import GPT4O_PATTERN
 

@@ -14,9 +14,9 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import hf_scaffold as hs
-from hf_scaffold.evaluation.models import as_fast_or_scaffold
 from hf_scaffold.formats.tiktoken import pattern_for
 from hf_scaffold.lifecycle.exporting import gguf_vocabulary
+from hf_scaffold.lifecycle.models import as_fast_or_scaffold
 from hf_scaffold.lifecycle.plain_engines import Source, fault_of_rules
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
 from hf_scaffold.text.symbols import BYTE_TOKENS

@@ -15,7 +15,8 @@ from transformers import PreTrainedTokenizerFast
 import hf_scaffold as hs
 from hf_scaffold.cli import workflow
 from hf_scaffold.errors import ConfigurationError, HubError
-from hf_scaffold.evaluation import adapters, audit
+from hf_scaffold.evaluation import adapters
+from hf_scaffold.lifecycle import audit
 from hf_scaffold.shards.index import ShardIndex
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 from hf_scaffold.tokenizer import hub, model_card

@@ -15,7 +15,7 @@ import hf_scaffold as hs
 from hf_scaffold.cli import commands
 from hf_scaffold.cli.workflow import load_artifact
 from hf_scaffold.errors import ConfigurationError, CorpusError
-from hf_scaffold.evaluation.audit import audit_tokenizer
+from hf_scaffold.lifecycle.audit import audit_tokenizer
 from hf_scaffold.lifecycle.conversion import convert_tokenizer
 from hf_scaffold.text.byte_level import bytes_to_symbols
 

@@ -27,7 +27,7 @@ from hf_scaffold._utils.arguments import knows_its_arguments
 from hf_scaffold.counting.characters import Characters
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import CorpusError
-from hf_scaffold.evaluation.models import Model, as_fast, counts_for
+from hf_scaffold.lifecycle.models import Model, as_fast, counts_for
 from hf_scaffold.text.corpus import Corpus
 from hf_scaffold.text.symbols import Pair
 
