@@ -13,8 +13,6 @@ from .errors import CountOverflowError as CountOverflowError
 from .errors import HubError as HubError
 from .errors import ScaffoldError as ScaffoldError
 from .errors import VocabSizeError as VocabSizeError
-from .lifecycle.audit import Audit as Audit
-from .lifecycle.audit import audit_tokenizer as audit_tokenizer
 from .evaluation.baselines import BASELINES as BASELINES
 from .evaluation.baselines import load_tokenizer as load_tokenizer
 from .evaluation.baselines import train_baseline as train_baseline
@@ -25,9 +23,13 @@ from .evaluation.comparison import standalone_share as standalone_share
 from .evaluation.metrics import Evaluation as Evaluation
 from .evaluation.metrics import EvaluationText as EvaluationText
 from .evaluation.metrics import evaluate as evaluate
+from .evaluation.ngrams import NgramBits as NgramBits
+from .evaluation.ngrams import ngram_bits_per_byte as ngram_bits_per_byte
 from .evaluation.tables import MetricRow as MetricRow
 from .evaluation.tables import TokenizerComparison as TokenizerComparison
 from .evaluation.tables import compare_tokenizers as compare_tokenizers
+from .lifecycle.audit import Audit as Audit
+from .lifecycle.audit import audit_tokenizer as audit_tokenizer
 from .lifecycle.conversion import Conversion as Conversion
 from .lifecycle.conversion import convert_tokenizer as convert_tokenizer
 from .lifecycle.exporting import Export as Export

@@ -1,1 +1,1 @@
-"""What tokenizers make of a text: metrics, comparisons, baselines."""
+"""What tokenizers make of a text: metrics, n-gram models, comparisons, baselines."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from functools import cached_property
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,18 @@ class ArtifactEncoder:
     def encode_pretokens(self, counts: PreTokenCounts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Ids of all pre-tokens, one after another, and n + 1 offsets."""
         return self.bpe.pretoken_encoder.encode(counts.data, counts.offsets)
+
+    def encode_texts(self, texts: list[str]) -> Iterator[NDArray[np.int32]]:
+        """Ids of texts, in which no special token is looked for."""
+        ids, ends = self._whole.encode_batch_to_arrays(texts, disallowed_special=())
+        return (ids[begin:end] for begin, end in pairwise(ends.tolist()))
+
+    @cached_property
+    def _whole(self) -> Any:
+        return self.bpe.encoder()
+
+    def named_tokens(self, n_ids: int) -> tuple[str, ...]:
+        return self.tokens
 
     def agreement(self, counts: PreTokenCounts) -> Agreement | None:
         return measure(self.bpe, counts)
@@ -187,11 +200,26 @@ def occurrences(encode: EncodeTexts, texts: Iterable[str], size: int) -> Frequen
     frequencies = np.zeros(size, np.int64)
     for batch in batches(texts, _BATCH_SIZE):
         ids = np.fromiter(chain.from_iterable(encode(batch)), np.int64)
-        if len(ids) and not 0 <= ids.min() <= ids.max() < max(size, _MAX_IDS):
-            raise ConfigurationError(
-                f"there is an id from {ids.min()} to {ids.max()}; no vocabulary is so large"
-            )
+        _require_possible(ids, size)
         found = np.bincount(ids, minlength=len(frequencies))
         found[: len(frequencies)] += frequencies
         frequencies = found
     return frequencies
+
+
+def encoded(
+    encoder: Encoder | ArtifactEncoder, texts: Iterable[str]
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Ids of texts, one after another, and n + 1 offsets."""
+    rows = [np.empty(0, np.int32)]
+    for batch in batches(texts, _BATCH_SIZE):
+        for row in encoder.encode_texts(batch):
+            ids = np.asarray(row, np.int64)
+            _require_possible(ids, len(encoder.tokens))
+            rows.append(ids.astype(np.int32))
+    return np.concatenate(rows), np.cumsum([0, *map(len, rows[1:])], dtype=np.int64)
+
+
+def _require_possible(ids: NDArray[np.int64], size: int) -> None:
+    if len(ids) and not 0 <= ids.min() <= ids.max() < max(size, _MAX_IDS):
+        raise ConfigurationError(f"there is an id from {ids.min()} to {ids.max()}; no vocabulary is so large")
