@@ -524,6 +524,16 @@ Compared = Annotated[
         show_default=False,
     ),
 ]
+NgramOrder = Annotated[
+    int | None,
+    typer.Option(
+        "--ngram-order",
+        parser=number,
+        metavar="N",
+        help="Also measure the held-out text in bits per byte, by n-gram models of this order; 5 is usual.",
+        show_default=False,
+    ),
+]
 PassageText = Annotated[
     str | None,
     typer.Option(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from hf_scaffold._utils.arguments import knows_its_arguments, shortened
+from hf_scaffold._utils.arguments import knows_its_arguments, shortened, whole
 from hf_scaffold._utils.provided import provided
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.evaluation.baselines import load_tokenizer
 from hf_scaffold.evaluation.metrics import Evaluation, EvaluationText, evaluate
+from hf_scaffold.evaluation.ngrams import NgramBits, ngram_bits_per_byte
 from hf_scaffold.text.corpus import Corpus
 
 Text = Corpus | EvaluationText | PreTokenCounts
@@ -27,13 +28,13 @@ class Metric:
         name: As in `Evaluation.to_dict`, then any argument after a colon.
         label: For people.
         higher_is_better: None if a value is neither good nor bad.
-        of: The value of an evaluation, if it has one.
+        of: The value of what was measured, if it has one: of an evaluation in `METRICS`.
     """
 
     name: str
     label: str
     higher_is_better: bool | None
-    of: Callable[[Evaluation], float | None]
+    of: Callable[[Any], float | None]
 
 
 METRICS: tuple[Metric, ...] = (
@@ -91,12 +92,14 @@ class TokenizerComparison:
     """Tokenizers by metric.
 
     Args:
-        rows: By text, then in the order of `METRICS`.
+        rows: By text, then in the order of `METRICS`; then what was asked for besides.
         evaluations: Text to name to evaluation.
+        ngrams: Name to bits per byte of the held-out text, if they were asked for.
     """
 
     rows: tuple[MetricRow, ...]
     evaluations: dict[str, dict[str, Evaluation]]
+    ngrams: dict[str, NgramBits] = field(default_factory=dict)
 
     def row(self, metric: str, text: str = TRAIN) -> MetricRow:
         """The row of a metric.
@@ -117,6 +120,7 @@ class TokenizerComparison:
                 text: {name: evaluation.to_dict() for name, evaluation in evaluations.items()}
                 for text, evaluations in self.evaluations.items()
             },
+            "ngrams": {name: asdict(found) for name, found in self.ngrams.items()},
         }
 
     def _repr_html_(self) -> str:
@@ -126,7 +130,11 @@ class TokenizerComparison:
 
 @knows_its_arguments
 def compare_tokenizers(
-    tokenizers: Mapping[str, Any], train: Text | None = None, held_out: Text | None = None
+    tokenizers: Mapping[str, Any],
+    train: Text | None = None,
+    held_out: Text | None = None,
+    *,
+    ngram_order: int | None = None,
 ) -> TokenizerComparison:
     """Measure tokenizers on the text they were trained on, on other text, or both.
 
@@ -135,8 +143,11 @@ def compare_tokenizers(
             `load_tokenizer`.
         train: The text that they were trained on, as for `evaluate`, if any.
         held_out: Other text, if any. The two are never added up.
+        ngram_order: Also measure the held-out text in bits per byte, by n-gram models of this order that
+            learn from `train`, with `ngram_bits_per_byte`.
     Raises:
-        ConfigurationError: no tokenizer, or no text, is given; or what `evaluate` raises.
+        ConfigurationError: no tokenizer, or no text, is given, or not both texts for ngram_order; or what
+            `evaluate` and `ngram_bits_per_byte` raise.
     Cost: each text is counted once for each way to cut it.
     Example:
         >>> import hf_scaffold as hs
@@ -152,22 +163,39 @@ def compare_tokenizers(
     texts = {name: text for name, text in ((TRAIN, train), (HELD_OUT, held_out)) if text is not None}
     if not tokenizers or not texts:
         raise ConfigurationError("give at least one tokenizer, and train or held_out to compare on")
+    if ngram_order is not None:
+        ngram_order = whole("ngram_order", ngram_order, least=1)
+        if len(texts) < 2:
+            raise ConfigurationError("n-gram models need two texts: give train and held_out")
     shared = {
         name: text if isinstance(text, PreTokenCounts | EvaluationText) else EvaluationText(text)
         for name, text in texts.items()
     }
     evaluations: dict[str, dict[str, Evaluation]] = {text: {} for text in shared}
+    ngrams: dict[str, NgramBits] = {}
     for name, tokenizer in tokenizers.items():
         if isinstance(tokenizer, str | os.PathLike):
             tokenizer = load_tokenizer(tokenizer)
         for text_name, text in shared.items():
             evaluations[text_name][name] = evaluate(tokenizer, text, name=name)
+        if ngram_order is not None:
+            ngrams[name] = ngram_bits_per_byte(
+                tokenizer, shared[TRAIN], shared[HELD_OUT], order=ngram_order, name=name
+            )
     rows = [_row(text, metric, evaluations[text]) for text in evaluations for metric in METRICS]
-    return TokenizerComparison(tuple(rows), evaluations)
+    if ngram_order is not None:
+        rows.append(_row(HELD_OUT, ngram_metric(ngram_order), ngrams))
+    return TokenizerComparison(tuple(rows), evaluations, ngrams)
 
 
-def _row(text: str, metric: Metric, evaluations: Mapping[str, Evaluation]) -> MetricRow:
-    values = {name: metric.of(evaluation) for name, evaluation in evaluations.items()}
+def ngram_metric(order: int) -> Metric:
+    """Bits per byte, of `NgramBits`."""
+    label = f"bits per byte, {order}-grams"
+    return Metric(f"ngram_bits_per_byte:{order}", label, False, lambda found: found.bits_per_byte)
+
+
+def _row(text: str, metric: Metric, measured: Mapping[str, Any]) -> MetricRow:
+    values = {name: metric.of(found) for name, found in measured.items()}
     known = [value for value in values.values() if value is not None]
     best: tuple[str, ...] = ()
     if metric.higher_is_better is not None and len(set(known)) > 1:

@@ -156,6 +156,7 @@ def make_report(
     special_tokens: Sequence[str] = (),
     pre_tokenizer: str | PreTokenizer | None = None,
     passage: str | None = None,
+    ngram_order: int | None = None,
     text_field: str = "text",
     num_workers: int | None = None,
     show_progress: bool | Step = False,
@@ -176,6 +177,8 @@ def make_report(
         pre_tokenizer: A preset, or another PreTokenizer, for an alphabet of bytes.
         passage: A text to show as both BPEs encode it. None: where they differ most near the start of the
             held-out text, or of the training text if there is none.
+        ngram_order: Also measure the held-out text in bits per byte, by n-gram models of this order; see
+            `ngram_bits_per_byte`.
         show_progress: True to name each step on stderr before it, as in "3 of 7: Training BPE"; or a function
             to call with that.
         command: What the report says it was made by.
@@ -183,7 +186,7 @@ def make_report(
         Report: `save("report.html")`, or .md or .json.
     Raises:
         ConfigurationError: before anything is counted: an unknown baseline, a package that is not installed,
-            or two tokenizers of one name.
+            two tokenizers of one name, or ngram_order without held_out.
         CorpusError: a text can't be read, or is empty.
         VocabSizeError: vocab_size is below what an alphabet of bytes needs.
     Cost: for 59 MB of novels and 32,000 tokens, under a minute of CPU time; mostly Unigram and WordPiece.
@@ -198,6 +201,10 @@ def make_report(
         compare_with = strings("compare_with", compare_with, (str, os.PathLike))
     if passage is not None and string("passage", passage) != passage.encode(errors="replace").decode():
         raise ConfigurationError("the passage holds a lone surrogate, which is no text")
+    if ngram_order is not None:
+        ngram_order = whole("ngram_order", ngram_order, least=1)
+        if held_out is None:
+            raise ConfigurationError("n-gram models are measured on held-out text; give held_out")
     string("text_field", text_field)
     run = Run(_today(), _versions(baselines), command)
     show_progress = progress(show_progress, "name")
@@ -216,7 +223,7 @@ def make_report(
     tokenizers = _train_all(kinds, counts, text, vocab_size, special_tokens, step)
     scaffold, plain = tokenizers[SCAFFOLD], tokenizers[PLAIN]
     step("Encoding with all of them")
-    table = compare_tokenizers({**tokenizers, **others}, *texts.values())
+    table = compare_tokenizers({**tokenizers, **others}, *texts.values(), ngram_order=ngram_order)
 
     step("Looking at scaffold tokens")
     scaffolds = _scaffold_facts(scaffold, counts)

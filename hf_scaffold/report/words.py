@@ -37,6 +37,8 @@ MEANINGS = {
     "renyi_efficiency": "Rényi entropy as a share of log₂ of the vocabulary's size (Zouhar et al. 2023).",
     "vocab_used": "Tokens that occur at all.",
     "frequency_percentile": "The most frequent {at} % of the vocabulary occur at least this often.",
+    "ngram_bits_per_byte": "Bits per byte of the held-out text for {at}-gram models of its tokens (modified "
+    "Kneser-Ney), which learn from the training text: how predictable text is in these tokens.",
     "share_under": "Share of the vocabulary that occurs fewer times than {at}.",
 }
 
@@ -158,10 +160,9 @@ def metric_texts(report: Facts) -> Iterator[tuple[str, list[str]]]:
 
 def meanings(report: Facts) -> Iterator[tuple[str, str]]:
     """Each metric's label and what it means."""
-    for row in report.table.rows:
-        if row.text == TRAIN:
-            name, _, at = row.metric.partition(":")
-            yield row.label, MEANINGS[name].format(at=at)
+    for metric, label in {row.metric: row.label for row in report.table.rows}.items():
+        name, _, at = metric.partition(":")
+        yield label, MEANINGS[name].format(at=at)
 
 
 def passage_note(passage: Passage) -> str:

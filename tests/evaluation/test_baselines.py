@@ -276,6 +276,24 @@ def test_one_text_alone_and_none(counts):
             hs.compare_tokenizers(*arguments)
 
 
+def test_the_table_has_bits_per_byte_if_asked_for(trained, novel, held_out):
+    tokenizers = {name: trained[name] for name in ("bpe", "unigram")}
+    texts = hs.EvaluationText([novel]), hs.EvaluationText([held_out])
+    table = hs.compare_tokenizers(tokenizers, *texts, ngram_order=3)
+    alone = {name: hs.ngram_bits_per_byte(t, *texts, order=3, name=name) for name, t in tokenizers.items()}
+    assert table.ngrams == alone
+    row = table.rows[-1]
+    assert row == table.row("ngram_bits_per_byte:3", "held-out")
+    assert row.values == {name: found.bits_per_byte for name, found in alone.items()}
+    assert row.best == (min(row.values, key=row.values.get),)
+    assert json.loads(json.dumps(table.to_dict()))["ngrams"]["bpe"]["n_bytes"] == len(held_out.encode())
+    assert table.rows[:-1] == hs.compare_tokenizers(tokenizers, *texts).rows
+    with pytest.raises(ConfigurationError, match="n-gram models need two texts"):
+        hs.compare_tokenizers(tokenizers, texts[0], ngram_order=3)
+    with pytest.raises(ConfigurationError, match="ngram_order is 0; it must be at least 1"):
+        hs.compare_tokenizers(tokenizers, *texts, ngram_order=0)
+
+
 def test_ties_share_the_best(counts):
     evaluations = {
         name: hs.Evaluation(name, ("a", "b"), np.array(values), n_bytes=9)

@@ -116,7 +116,12 @@ def files(texts, tmp_path):
 def report(texts):
     train, held_out = texts
     return hs.make_report(
-        [train], 1200, held_out=[held_out], baselines=["bpe", "wordpiece"], special_tokens=["<|endoftext|>"]
+        [train],
+        1200,
+        held_out=[held_out],
+        baselines=["bpe", "wordpiece"],
+        special_tokens=["<|endoftext|>"],
+        ngram_order=2,
     )
 
 
@@ -151,6 +156,18 @@ def test_it_measures_what_was_trained(report, texts):
     assert row.values["Scaffold-BPE"] == hs.evaluate(bpe, [held_out]).bytes_per_token
     assert report.bytes_per_token_gain("train") == after.bytes_per_token / before.bytes_per_token - 1
     assert report.scaffold_share == len(bpe.scaffold_tokens) / len(bpe.vocab)
+
+
+def test_it_has_bits_per_byte_if_asked_for(report, texts):
+    train, held_out = texts
+    row = report.table.row("ngram_bits_per_byte:2", "held-out")
+    bpe = hs.train(hs.count([train]), 1200, special_tokens=["<|endoftext|>"])
+    assert (
+        row.values["Scaffold-BPE"] == hs.ngram_bits_per_byte(bpe, [train], [held_out], order=2).bits_per_byte
+    )
+    assert json.loads(report.to_json())["ngrams"]["BPE"]["by_order"][1] == row.values["BPE"]
+    assert "2-gram models of its tokens" in report.to_markdown()
+    assert "-gram" not in hs.make_report([train], 500, baselines=[]).to_markdown()
 
 
 def test_it_tells_a_scaffold_token_apart(report, texts):
@@ -640,11 +657,13 @@ def test_the_command_compares_and_takes_options(files, texts):
     hs.train_tokenizer([texts[0]], 300).save_pretrained(files / "mine")
     options = ["--compare", files / "mine", "--special-token", "<s>", "--passage", "own text"]
     options += ["--pre-tokenizer", "gpt2", "--baseline", "wordpiece"]
+    options += ["--held-out", files / "held-out.txt", "--ngram-order", "3"]
     assert run(files, *options, "-o", files / "report.json") == 0
     facts = json.loads((files / "report.json").read_text(encoding="utf-8"))
     assert facts["tokenizers"] == ["Scaffold-BPE", "BPE", "WordPiece", str(files / "mine")]
     assert facts["settings"] == {"vocab_size": 600, "special_tokens": ["<s>"], "pre_tokenizer": "gpt2"}
     assert facts["passage"]["text"] == "own text"
+    assert facts["rows"][-1]["metric"] == "ngram_bits_per_byte:3"
 
 
 def test_all_baselines_and_patterns(files):
@@ -738,6 +757,8 @@ def no_work(monkeypatch):
         (["-o", "r.md", "--pre-tokenizer", "gpt9"], "gpt9"),
         (["-o", "r.md", "--pre-tokenizer", "bert"], "bert"),
         (["-o", "r.md", "--passage", "\udce9"], "the passage holds a lone surrogate"),
+        (["-o", "r.md", "--ngram-order", "2"], "measured on held-out text; give --held-out"),
+        (["-o", "r.md", "--ngram-order", "0"], "--ngram-order is 0; it must be at least 1"),
         (
             ["-o", "r.md", "--vocab-size", "513"],
             "--vocab-size is 513, but special tokens and alphabet need 514",
