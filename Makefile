@@ -172,11 +172,11 @@ debug-attack: $(VENV)-debug/installed
 # Tests of the core alone: beside other libraries' threads, which it doesn't know, the sanitizer takes hours. A race ends
 # the run.
 TSAN_TESTS := $(patsubst %,tests/%.py,core/test_core_bounds core/test_encoder core/test_id_cache core/test_lists \
-    counting/test_counter)
+    core/test_shared counting/test_counter)
 tsan-test: $(VENV)-tsan/installed
 	LD_PRELOAD="$$($(CXX) -print-file-name=libtsan.so)" \
 	TSAN_OPTIONS="halt_on_error=1 report_signal_unsafe=0 suppressions=$(CURDIR)/tests/tsan.supp" \
-	$(VENV)-tsan/bin/pytest -q -s -k "thread or meanwhile or cache or lists" $(TSAN_TESTS)
+	$(VENV)-tsan/bin/pytest -q -s -k "thread or meanwhile or cache or lists or shared" $(TSAN_TESTS)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
