@@ -84,7 +84,7 @@ CHECK_HEADERS := -std=c++17 -Wall -Wextra -Werror -fsyntax-only -x c++ /dev/null
 	$(patsubst %,-include %,$(wildcard cython_core/*.hpp))
 ARM_CXX := aarch64-linux-gnu-g++
 site: $(VENV)-docs/installed
-	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build
 
 lint: $(VENV)/lint-extras
 	$(BIN)/ruff check .

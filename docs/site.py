@@ -25,3 +25,13 @@ class Sections(griffe.Extension):
 def on_page_markdown(markdown: str, *, config: Any, **kwargs: Any) -> str:
     """Files that the site doesn't have are in the repository."""
     return OUTSIDE.sub(f"]({config.repo_url}/blob/main/", markdown)
+
+
+def on_post_page(output: str, **kwargs: Any) -> str:
+    """Where the theme finds this mark it asks api.github.com for stars and releases; a page asks nobody for anything."""
+    return output.replace(' data-md-component="source"', "")
+
+
+def on_post_template(output_content: str, **kwargs: Any) -> str:
+    """The same for 404.html."""
+    return on_post_page(output_content)

@@ -103,6 +103,17 @@ def test_pages_have_examples(page):
     assert bool([*blocks_of(page)]) == (page.name not in WITHOUT_EXAMPLES)
 
 
+def test_the_site_leads_to_every_page():
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    leads_to = re.findall(r"^ +- (?:\w+: )?(\S+\.md)$", settings, re.MULTILINE)
+    assert sorted(leads_to) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+
+
+def test_the_site_is_not_built_quietly():
+    """MkDocs' strict mode counts the warnings that it prints: with --quiet it passes over all of them."""
+    assert re.findall(r"mkdocs build(.*)", MAKEFILE) == [""]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_there_is_no_other_kind_of_block(page):
     for block in blocks_of(page):
