@@ -27,6 +27,7 @@ from hf_scaffold.text.files import import_extra
 
 # What keeps the page of a large vocabulary small enough to open at once; JSON has all.
 ROWS = 4000  # of a long list
+ROWS_ON_PAPER = 60  # as report.css has it
 BUILDS = 8  # tokens that a scaffold token builds
 TAIL = 0.1  # the share of the vocabulary that the second chart of frequencies shows
 
@@ -67,7 +68,7 @@ def html_of(report: Facts) -> str:
         figures=_figures(report),
         box=box,
         why_no_box=why_no_box,
-        limits={"rows": ROWS, "builds": BUILDS},
+        limits={"rows": ROWS, "rows_on_paper": ROWS_ON_PAPER, "builds": BUILDS},
     )
     return page
 

@@ -365,6 +365,16 @@ def test_the_passage_may_be_given(texts):
     assert report.passage.origin == "given"
 
 
+@pytest.mark.parametrize("vocab_size", [600, 1200])
+def test_paper_says_which_lists_it_cuts(texts, vocab_size):
+    report = hs.make_report([texts[0][:20_000]], vocab_size, baselines=["bpe"])
+    change = report.changes["train"]
+    lengths = [len(change.added), len(change.removed), len(report.scaffolds)]
+    said = re.findall(r"On paper, the first 60 of (\d+)", report.to_html())
+    assert said == [str(n) for n in lengths if n > 60]
+    assert len(said) == (3 if vocab_size == 1200 else 0)
+
+
 @pytest.fixture(scope="module")
 def two(texts):
     counts = hs.count([texts[0]])
