@@ -28,7 +28,7 @@ def on_page_markdown(markdown: str, *, config: Any, **kwargs: Any) -> str:
 
 
 def on_post_page(output: str, **kwargs: Any) -> str:
-    """Where the theme finds this mark it asks api.github.com for stars and releases; a page asks nobody for anything."""
+    """A page asks no other server for anything: at this mark the theme asks api.github.com for stars."""
     return output.replace(' data-md-component="source"', "")
 
 
