@@ -25,6 +25,8 @@ from .evaluation.metrics import EvaluationText as EvaluationText
 from .evaluation.metrics import evaluate as evaluate
 from .evaluation.ngrams import NgramBits as NgramBits
 from .evaluation.ngrams import ngram_bits_per_byte as ngram_bits_per_byte
+from .evaluation.robustness import Robustness as Robustness
+from .evaluation.robustness import robustness as robustness
 from .evaluation.tables import MetricRow as MetricRow
 from .evaluation.tables import TokenizerComparison as TokenizerComparison
 from .evaluation.tables import compare_tokenizers as compare_tokenizers

@@ -534,6 +534,10 @@ NgramOrder = Annotated[
         show_default=False,
     ),
 ]
+RobustnessFlag = Annotated[
+    bool,
+    typer.Option("--robustness", help="Also count the tokens that misspelled words and other case add."),
+]
 PassageText = Annotated[
     str | None,
     typer.Option(

@@ -14,6 +14,7 @@ from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.evaluation.baselines import load_tokenizer
 from hf_scaffold.evaluation.metrics import Evaluation, EvaluationText, evaluate
 from hf_scaffold.evaluation.ngrams import NgramBits, ngram_bits_per_byte
+from hf_scaffold.evaluation.robustness import NoisyText, Robustness, robustness_on
 from hf_scaffold.text.corpus import Corpus
 
 Text = Corpus | EvaluationText | PreTokenCounts
@@ -50,6 +51,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("frequency_percentile:95", "frequency at 95 %", True, lambda e: e.frequency_percentile(95)),
     Metric("share_under:1", "share never used", False, lambda e: e.share_under(1)),
     Metric("share_under:100", "share under 100 times", False, lambda e: e.share_under(100)),
+)
+# Of `Robustness`.
+ROBUSTNESS: tuple[Metric, ...] = (
+    Metric("share_added:misspelled", "tokens added by misspelling", False, lambda r: r.misspelled),
+    Metric("share_added:recased", "tokens added by other case", False, lambda r: r.recased),
 )
 
 
@@ -95,11 +101,13 @@ class TokenizerComparison:
         rows: By text, then in the order of `METRICS`; then what was asked for besides.
         evaluations: Text to name to evaluation.
         ngrams: Name to bits per byte of the held-out text, if they were asked for.
+        robustness: Name to tokens of misspelled text, likewise.
     """
 
     rows: tuple[MetricRow, ...]
     evaluations: dict[str, dict[str, Evaluation]]
     ngrams: dict[str, NgramBits] = field(default_factory=dict)
+    robustness: dict[str, Robustness] = field(default_factory=dict)
 
     def row(self, metric: str, text: str = TRAIN) -> MetricRow:
         """The row of a metric.
@@ -121,6 +129,7 @@ class TokenizerComparison:
                 for text, evaluations in self.evaluations.items()
             },
             "ngrams": {name: asdict(found) for name, found in self.ngrams.items()},
+            "robustness": {name: asdict(found) for name, found in self.robustness.items()},
         }
 
     def _repr_html_(self) -> str:
@@ -135,6 +144,7 @@ def compare_tokenizers(
     held_out: Text | None = None,
     *,
     ngram_order: int | None = None,
+    robustness: bool = False,
 ) -> TokenizerComparison:
     """Measure tokenizers on the text they were trained on, on other text, or both.
 
@@ -145,9 +155,11 @@ def compare_tokenizers(
         held_out: Other text, if any. The two are never added up.
         ngram_order: Also measure the held-out text in bits per byte, by n-gram models of this order that
             learn from `train`, with `ngram_bits_per_byte`.
+        robustness: Also count the tokens that misspelling adds, with `robustness`: to the held-out text, or
+            to `train` if there is none.
     Raises:
         ConfigurationError: no tokenizer, or no text, is given, or not both texts for ngram_order; or what
-            `evaluate` and `ngram_bits_per_byte` raise.
+            `evaluate`, `ngram_bits_per_byte` and `robustness` raise.
     Cost: each text is counted once for each way to cut it.
     Example:
         >>> import hf_scaffold as hs
@@ -173,6 +185,9 @@ def compare_tokenizers(
     }
     evaluations: dict[str, dict[str, Evaluation]] = {text: {} for text in shared}
     ngrams: dict[str, NgramBits] = {}
+    last = [*shared][-1]
+    noisy = NoisyText(shared[last]) if robustness else None
+    robustnesses: dict[str, Robustness] = {}
     for name, tokenizer in tokenizers.items():
         if isinstance(tokenizer, str | os.PathLike):
             tokenizer = load_tokenizer(tokenizer)
@@ -182,10 +197,14 @@ def compare_tokenizers(
             ngrams[name] = ngram_bits_per_byte(
                 tokenizer, shared[TRAIN], shared[HELD_OUT], order=ngram_order, name=name
             )
+        if noisy is not None:
+            robustnesses[name] = robustness_on(noisy, tokenizer, name)
     rows = [_row(text, metric, evaluations[text]) for text in evaluations for metric in METRICS]
     if ngram_order is not None:
         rows.append(_row(HELD_OUT, ngram_metric(ngram_order), ngrams))
-    return TokenizerComparison(tuple(rows), evaluations, ngrams)
+    if robustness:
+        rows += [_row(last, metric, robustnesses) for metric in ROBUSTNESS]
+    return TokenizerComparison(tuple(rows), evaluations, ngrams, robustnesses)
 
 
 def ngram_metric(order: int) -> Metric:

@@ -157,6 +157,7 @@ def make_report(
     pre_tokenizer: str | PreTokenizer | None = None,
     passage: str | None = None,
     ngram_order: int | None = None,
+    robustness: bool = False,
     text_field: str = "text",
     num_workers: int | None = None,
     show_progress: bool | Step = False,
@@ -179,6 +180,7 @@ def make_report(
             held-out text, or of the training text if there is none.
         ngram_order: Also measure the held-out text in bits per byte, by n-gram models of this order; see
             `ngram_bits_per_byte`.
+        robustness: Also count the tokens that misspelling adds; see `compare_tokenizers`.
         show_progress: True to name each step on stderr before it, as in "3 of 7: Training BPE"; or a function
             to call with that.
         command: What the report says it was made by.
@@ -223,7 +225,9 @@ def make_report(
     tokenizers = _train_all(kinds, counts, text, vocab_size, special_tokens, step)
     scaffold, plain = tokenizers[SCAFFOLD], tokenizers[PLAIN]
     step("Encoding with all of them")
-    table = compare_tokenizers({**tokenizers, **others}, *texts.values(), ngram_order=ngram_order)
+    table = compare_tokenizers(
+        {**tokenizers, **others}, *texts.values(), ngram_order=ngram_order, robustness=robustness
+    )
 
     step("Looking at scaffold tokens")
     scaffolds = _scaffold_facts(scaffold, counts)

@@ -39,6 +39,8 @@ MEANINGS = {
     "frequency_percentile": "The most frequent {at} % of the vocabulary occur at least this often.",
     "ngram_bits_per_byte": "Bits per byte of the held-out text for {at}-gram models of its tokens (modified "
     "Kneser-Ney), which learn from the training text: how predictable text is in these tokens.",
+    "share_added": "More tokens of about 1 MB of the text if every word of four letters or more is {at}: "
+    "misspelled by one random edit inside, or recased, its first letter written in the other case.",
     "share_under": "Share of the vocabulary that occurs fewer times than {at}.",
 }
 

@@ -294,6 +294,22 @@ def test_the_table_has_bits_per_byte_if_asked_for(trained, novel, held_out):
         hs.compare_tokenizers(tokenizers, *texts, ngram_order=0)
 
 
+def test_the_table_has_robustness_if_asked_for(trained, counts, novel, held_out):
+    tokenizers = {name: trained[name] for name in ("bpe", "unigram")}
+    for texts, text in (((novel, held_out), held_out), ((novel,), novel)):
+        table = hs.compare_tokenizers(tokenizers, *([text] for text in texts), robustness=True)
+        found = {name: hs.robustness(t, [text], name=name) for name, t in tokenizers.items()}
+        assert table.robustness == found
+        assert [row.text for row in table.rows[-2:]] == [["train", "held-out"][len(texts) - 1]] * 2
+        assert [row.values for row in table.rows[-2:]] == [
+            {name: row.misspelled for name, row in found.items()},
+            {name: row.recased for name, row in found.items()},
+        ]
+        assert table.rows[-1].shown("bpe") == f"{100 * found['bpe'].recased:.2f} %"
+    with pytest.raises(ConfigurationError, match="misspelling needs the text itself"):
+        hs.compare_tokenizers({"bpe": hs.train(counts, 300)}, counts, robustness=True)
+
+
 def test_ties_share_the_best(counts):
     evaluations = {
         name: hs.Evaluation(name, ("a", "b"), np.array(values), n_bytes=9)

@@ -122,6 +122,7 @@ def report(texts):
         baselines=["bpe", "wordpiece"],
         special_tokens=["<|endoftext|>"],
         ngram_order=2,
+        robustness=True,
     )
 
 
@@ -158,7 +159,7 @@ def test_it_measures_what_was_trained(report, texts):
     assert report.scaffold_share == len(bpe.scaffold_tokens) / len(bpe.vocab)
 
 
-def test_it_has_bits_per_byte_if_asked_for(report, texts):
+def test_it_has_bits_per_byte_and_robustness_if_asked_for(report, texts):
     train, held_out = texts
     row = report.table.row("ngram_bits_per_byte:2", "held-out")
     bpe = hs.train(hs.count([train]), 1200, special_tokens=["<|endoftext|>"])
@@ -167,6 +168,10 @@ def test_it_has_bits_per_byte_if_asked_for(report, texts):
     )
     assert json.loads(report.to_json())["ngrams"]["BPE"]["by_order"][1] == row.values["BPE"]
     assert "2-gram models of its tokens" in report.to_markdown()
+    for name, tokenizer in (("Scaffold-BPE", bpe), ("BPE", report.plain_bpe)):
+        found = hs.robustness(tokenizer, [held_out])
+        assert report.table.row("share_added:misspelled", "held-out").values[name] == found.misspelled
+        assert report.table.row("share_added:recased", "held-out").values[name] == found.recased
     assert "-gram" not in hs.make_report([train], 500, baselines=[]).to_markdown()
 
 
@@ -667,13 +672,15 @@ def test_the_command_compares_and_takes_options(files, texts):
     hs.train_tokenizer([texts[0]], 300).save_pretrained(files / "mine")
     options = ["--compare", files / "mine", "--special-token", "<s>", "--passage", "own text"]
     options += ["--pre-tokenizer", "gpt2", "--baseline", "wordpiece"]
-    options += ["--held-out", files / "held-out.txt", "--ngram-order", "3"]
+    options += ["--held-out", files / "held-out.txt", "--ngram-order", "3", "--robustness"]
     assert run(files, *options, "-o", files / "report.json") == 0
     facts = json.loads((files / "report.json").read_text(encoding="utf-8"))
     assert facts["tokenizers"] == ["Scaffold-BPE", "BPE", "WordPiece", str(files / "mine")]
     assert facts["settings"] == {"vocab_size": 600, "special_tokens": ["<s>"], "pre_tokenizer": "gpt2"}
     assert facts["passage"]["text"] == "own text"
-    assert facts["rows"][-1]["metric"] == "ngram_bits_per_byte:3"
+    assert [row["metric"] for row in facts["rows"][-3:]] == [
+        "ngram_bits_per_byte:3", "share_added:misspelled", "share_added:recased"
+    ]  # fmt: skip
 
 
 def test_all_baselines_and_patterns(files):
