@@ -196,6 +196,24 @@ class Evaluation:
         """Share of the vocabulary that occurs fewer than n times."""
         return int(np.count_nonzero(self.token_frequencies < n)) / max(1, self.vocab_size)
 
+    def tokens_under(self, n: int) -> tuple[str, ...]:
+        """The tokens that occur fewer than n times, the rarest first, then by id.
+
+        With n = 1, those that the text never uses. On the text of a model, or one like it, they are
+        candidates for tokens that the model hardly learned. Special tokens and single bytes are among them:
+        text isn't encoded to the former, and the latter stand in for rare characters.
+
+        Source: Land and Bartolo 2024, "Fishing for Magikarp" (arXiv:2405.05417), who confirm such tokens by
+            the model's weights.
+        Example:
+            >>> evaluation = Evaluation("toy", ("a", "b", "ab", "c"), np.array([2, 1, 4, 0]), n_bytes=9)
+            >>> evaluation.tokens_under(1), evaluation.tokens_under(3)
+            (('c',), ('c', 'b', 'a'))
+        """
+        rare = np.flatnonzero(self.token_frequencies < n)
+        rarest_first = rare[np.argsort(self.token_frequencies[rare], kind="stable")]
+        return tuple(self.tokens[token_id] for token_id in rarest_first.tolist())
+
     @cached_property
     def _ids(self) -> dict[str, int]:
         return {token: token_id for token_id, token in enumerate(self.tokens)}

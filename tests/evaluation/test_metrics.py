@@ -190,6 +190,11 @@ def test_frequencies_by_rank():
     assert {percent: TOY.frequency_percentile(percent) for percent in percentiles} == percentiles
     # Of 8 tokens: 3 never occur, 5 less than twice, 6 less than 4 times, 8 less than 9 times.
     assert [TOY.share_under(n) for n in (0, 1, 2, 4, 9)] == [0, 3 / 8, 5 / 8, 6 / 8, 1]
+    for n in (0, 1, 2, 4, 9):
+        assert len(TOY.tokens_under(n)) == 8 * TOY.share_under(n)
+        times = [TOY.frequency(token) for token in TOY.tokens_under(n)]
+        assert times == sorted(times)
+        assert all(time < n for time in times)
     # Of 5 that occur, ranks 0 to 3 have 8 + 4 + 2 + 1 of 16, ranks 1 to 2 have 4.
     assert TOY.mass_between() == 15 / 16
     assert TOY.mass_between(0.2, 0.4) == 4 / 16
