@@ -132,6 +132,7 @@ def show_audit(found: Audit, sample: int) -> None:
             ("worth a place", f"{found.head_frequency:,} occurrences and more"),
             ("scaffold tokens", f"{len(found.scaffolds):,}, {found.scaffold_share:.1%} of merged tokens"),
             ("others, rarer", f"{found.fewer_than(found.head_frequency):,}; unused {found.fewer_than(1):,}"),
+            ("unreachable", f"{len(found.unreachable):,}, which no text is encoded to"),
         ]
     )
     terminal.line("This goes beyond the paper, which has no word on tokenizers that exist.")

@@ -15,7 +15,7 @@ is left to merge, the head counts as 1.)
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +29,7 @@ from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import CorpusError
 from hf_scaffold.lifecycle.models import Model, as_fast, counts_for
 from hf_scaffold.text.corpus import Corpus
+from hf_scaffold.text.pre_tokenizers import PreTokenizer
 from hf_scaffold.text.symbols import Pair
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95)
@@ -54,6 +55,9 @@ class Audit:
         head_frequency: How often a token must occur on this text to be worth its place.
         scaffolds: The merged tokens that are a part of another and occur less often, by id.
         others: The other merged tokens, by id.
+        unreachable: Merged tokens that no text is encoded to, judged by their own string: it is split, or
+            encoded to other tokens. A model never learns them. Not looked for where symbols have affixes.
+            Source: Land and Bartolo 2024, "Fishing for Magikarp" (arXiv:2405.05417).
     """
 
     n_tokens: int
@@ -61,6 +65,7 @@ class Audit:
     head_frequency: int
     scaffolds: tuple[AuditedToken, ...]
     others: tuple[AuditedToken, ...]
+    unreachable: tuple[str, ...] = ()
 
     @property
     def scaffold_share(self) -> float:
@@ -123,7 +128,8 @@ def audit_tokenizer(
         (AuditedToken(token='ug', id=4, parts=('u', 'g'), occurrences=0),)
     """
     model = Model.of(as_fast(tokenizer))
-    return replay(model, counts_for(model, corpus, text_field, num_workers))[0]
+    found, _ = replay(model, counts_for(model, corpus, text_field, num_workers))
+    return replace(found, unreachable=_unreachable(model))
 
 
 _GONE, _BREAK = -1, -2  # in place of a symbol: nothing is there; something is that doesn't merge
@@ -157,6 +163,33 @@ def replay(model: Model, corpus: PreTokenCounts) -> tuple[Audit, dict[str, int]]
         others=tuple(token for token in merged if token not in scaffolds),
     )
     return audited, frequencies
+
+
+def _unreachable(model: Model) -> tuple[str, ...]:
+    if model.affixes.prefix or model.affixes.suffix:
+        return ()
+    texts = {token: model.text_of(token) for token in model.first_rules}
+    spelled = {token: text for token, text in texts.items() if text is not None}
+    offsets = np.cumsum([0, *map(len, spelled.values())], dtype=np.int64)
+    ids, ends = model.encoder(model.merges).encode(b"".join(spelled.values()), offsets)
+    numbers = [model.number[token] for token in spelled]
+    is_made = (np.diff(ends) == 1) & (np.append(ids, -1)[ends[:-1]] == numbers)
+    if model.settings["ignore_merges"]:
+        is_made[:] = True  # its own string is taken whole
+    return tuple(
+        token
+        for (token, text), made in zip(spelled.items(), is_made.tolist(), strict=True)
+        if not made or _is_split(text, model.pre_tokenizer)
+    )
+
+
+def _is_split(text: bytes, pre_tokenizer: PreTokenizer) -> bool:
+    """Whether a text isn't one pre-token, with or without something put before it."""
+    try:
+        pretokens = pre_tokenizer.pre_tokenize(text.decode())
+    except UnicodeDecodeError:  # part of a character
+        return False
+    return len(pretokens) != 1 or not pretokens[0].endswith(text)
 
 
 def _symbols(

@@ -1,5 +1,6 @@
 """The audit of existing tokenizers, and their Scaffold versions: by hand, and against the slow reference."""
 
+import itertools
 import json
 
 import numpy as np
@@ -69,6 +70,56 @@ def test_a_plain_bpe_on_its_own_text_by_hand():
         "aa": 14,
         "ana": 20,
     }
+
+
+# ---- unreachable tokens
+
+
+def test_unreachable_tokens_by_hand():
+    # abc becomes ab c, and no rule joins these; bcd is made of bc and d.
+    merges = [("a", "b"), ("b", "c"), ("a", "bc"), ("bc", "d")]
+    assert audit_tokenizer(plain(merges, "abcd"), ["abcd"]).unreachable == ("abc",)
+    assert audit_tokenizer(plain(merges, "abcd", ignore_merges=True), ["abcd"]).unreachable == ()
+    assert json.loads(audit_tokenizer(plain(merges, "abcd"), ["abcd"]).to_json())["unreachable"] == ["abc"]
+
+
+def test_tokens_whose_characters_are_no_tokens_are_unreachable():
+    tokenizer = Tokenizer(models.BPE({"ab": 0, "cd": 1, "c": 2, "abcd": 3}, [("ab", "cd")]))
+    assert audit_tokenizer(tokenizer, ["c"]).unreachable == ("abcd",)
+    tokenizer = Tokenizer(models.BPE({"ab": 0, "cd": 1, "e": 2, "abcd": 3}, [("ab", "cd")]))
+    assert audit_tokenizer(tokenizer, ["e"]).unreachable == ("abcd",)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_no_text_is_encoded_to_unreachable_tokens(pairs):
+    """Random rules for a and b, against all texts as long as the longest token."""
+    made, merges = ["a", "b"], []
+    for left, right in pairs:
+        pair = made[left % len(made)], made[right % len(made)]
+        if len("".join(pair)) <= 5 and pair not in merges:
+            merges.append(pair)
+            made.append("".join(pair))
+    tokenizer = plain(merges, "ab")
+    texts = ["".join(text) for n in range(1, 6) for text in itertools.product("ab", repeat=n)]
+    reached = {token for text in texts for token in tokenizer.encode(text).tokens}
+    assert {*audit_tokenizer(tokenizer, ["ab"]).unreachable} == {*made} - reached
+
+
+def test_tokens_that_the_pre_tokenizer_splits_are_unreachable():
+    words = {" cats": 9, "1234": 8, "日本": 7, "日木": 6}
+    learned = hs.train(hs.PreTokenCounts.from_mapping(words, pre_tokenizer="gpt2"), 269, scaffold=False)
+    tokenizer = learned.to_tokenizer().backend_tokenizer
+    assert audit_tokenizer(tokenizer, [*words]).unreachable == ()
+    other = hs.train(hs.count(["any text"]), 258).to_tokenizer().backend_tokenizer  # each digit by itself
+    tokenizer.pre_tokenizer = other.pre_tokenizer
+    digits = [token for token in learned.merged_tokens if token.isdigit()]
+    assert "1234" in digits
+    assert audit_tokenizer(tokenizer, [*words]).unreachable == tuple(digits)
+    tokenizer.normalizer = normalizers.Replace("c", "k")
+    assert {*audit_tokenizer(tokenizer, [*words]).unreachable} == {
+        *digits, *(token for token in learned.merged_tokens if "c" in token)
+    }  # fmt: skip
 
 
 words = st.dictionaries(st.text("abc", min_size=1, max_size=8), st.integers(1, 60), min_size=1, max_size=8)
