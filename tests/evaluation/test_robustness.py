@@ -81,9 +81,9 @@ def test_every_tokenizer_is_measured_on_the_same_words(english_text):
 def test_only_the_first_documents_are_used():
     bpe = hs.train(hs.count(["some words"]), 258)
     texts = ["some words", "words some", "more words"]
-    found = hs.robustness(bpe, texts, max_bytes=11)
-    assert found.n_words == 4
-    assert found == hs.robustness(bpe, texts[:2])
+    for max_bytes, n_texts in ((10, 1), (11, 2), (20, 2), (21, 3)):  # 10 bytes each
+        found = hs.robustness(bpe, texts, max_bytes=max_bytes)
+        assert found == hs.robustness(bpe, texts[:n_texts])
 
 
 def test_errors():
