@@ -184,6 +184,30 @@ def train(
     return Trained(expanded, scaffolds, merges, alphabet, list(special_tokens), sequences, events)
 
 
+def trimmed(plain, vocab_size):
+    """Trimmed BPE (Cognetta et al. 2024): the rarest merged tokens, which are to be demolished."""
+    fixed = len(plain.special_tokens) + len(plain.alphabet)
+    merged = list(enumerate(plain.expanded))[fixed:]
+    rarest = sorted(merged, key=lambda token: (plain.frequency(token[1]), -token[0]))
+    return {token for _, token in rarest[: max(0, len(plain.expanded) - vocab_size)]}
+
+
+def without_leaves(plain, vocab_size, prefix=""):
+    """Leaf pruning (Purason et al. 2025): the tokens that are left, and their merges."""
+    tokens, merges = [*plain.expanded], [*plain.merges]
+    fixed = {*plain.special_tokens, *plain.alphabet}
+    created_by = {join(*pair, prefix): pair for pair in reversed(merges)}
+    frequencies = token_frequencies(plain.sequences)
+    while len(tokens) > vocab_size:
+        used = {part for token in tokens if token not in fixed for part in created_by[token]}
+        leaves = [i for i, token in enumerate(tokens) if token not in fixed and token not in used]
+        leaf = tokens.pop(min(leaves, key=lambda i: (frequencies[tokens[i]], -i)))
+        for part in created_by[leaf]:
+            frequencies[part] += frequencies[leaf]
+        merges = [pair for pair in merges if join(*pair, prefix) != leaf]
+    return tokens, merges
+
+
 def demolish(token, scaffolds, merges, prefix="", continues=False, within=()):
     """The demolished sequence of a token: shortest over its rules, ties to the lowest rank.
 

@@ -6,11 +6,12 @@ import operator
 import re
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, signature
+from numbers import Real
 from typing import Any, ParamSpec, TypeVar
 
 from hf_scaffold.errors import ConfigurationError
@@ -209,6 +210,39 @@ def string(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a string, not {shortened(value)}")
     return value
+
+
+def one_of(name: str, value: Any, names: Sequence[str]) -> str:
+    """The value, one of these strings.
+
+    Raises:
+        ConfigurationError: it is another one.
+        TypeError: it isn't a str.
+    Example:
+        >>> one_of("method", "scafold", ("scaffold", "bpe"))
+        Traceback (most recent call last):
+        hf_scaffold.errors.ConfigurationError: method is 'scafold'; it must be one of scaffold, bpe
+    """
+    if string(name, value) not in names:
+        raise ConfigurationError(f"{name} is {value!r}; it must be one of {', '.join(names)}")
+    return str(value)
+
+
+def share(name: str, value: Any) -> float:
+    """The value as a float from 0 to 1.
+
+    Raises:
+        ConfigurationError: it is below 0, above 1 or not a number at all.
+        TypeError: it is no real number.
+    Example:
+        >>> share("surplus", 1)
+        1.0
+    """
+    if _is_bool(value) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, not {shortened(value)}")
+    if not 0 <= float(value) <= 1:
+        raise ConfigurationError(f"{name} is {value}; it must be from 0 to 1")
+    return float(value)
 
 
 def strings(name: str, value: Any, kinds: tuple[type, ...] = (str,)) -> list[Any]:

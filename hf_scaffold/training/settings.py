@@ -12,7 +12,9 @@ from hf_scaffold._utils.arguments import (
     LARGEST_ID,
     flag,
     knows_its_arguments,
+    one_of,
     progress,
+    share,
     shortened,
     string,
     strings,
@@ -20,6 +22,7 @@ from hf_scaffold._utils.arguments import (
 )
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.symbols import Affixes
+from hf_scaffold.training.methods import METHODS, WITH_SURPLUS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -52,6 +55,15 @@ class TrainingSettings:
         continuing_subword_prefix: Marks characters, and so tokens, that don't begin a pre-token: "##".
         end_of_word_suffix: Marks characters, and so tokens, that end a pre-token: "</w>".
         scaffold: False trains plain BPE, merge for merge what `tokenizers.trainers.BpeTrainer` learns.
+        method: How the vocabulary is chosen (docs/methods.md):
+
+            - "scaffold": Scaffold-BPE (Lian et al. 2024);
+            - "bpe": plain BPE, as with scaffold=False;
+            - "trimmed": plain BPE with more tokens, the rarest of which are demolished (Cognetta et al.
+              2024);
+            - "leaf": plain BPE with more tokens, from which the rarest that no other token is made of are
+              taken, one after another (Purason et al. 2025).
+        surplus: Of "trimmed" and "leaf": how many more tokens are merged, as a share of those that stay.
         every_split: Programs that read tokenizer.json alone agree more often: the plain BPE in it has every
             split of a token that needs scaffold tokens, not only the strongest (see
             `ScaffoldBPE.with_every_split`). The exact encoding is the same.
@@ -85,6 +97,8 @@ class TrainingSettings:
     continuing_subword_prefix: str | None = None
     end_of_word_suffix: str | None = None
     scaffold: bool = True
+    method: str = "scaffold"
+    surplus: float = 0.1
     every_split: bool = False
     log: bool = False
     show_progress: bool | Progress = False
@@ -92,6 +106,23 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         for field in fields(self):
             object.__setattr__(self, field.name, _checked(field, getattr(self, field.name)))
+        if not self.scaffold and self.method not in ("scaffold", "bpe"):
+            raise ConfigurationError(
+                f"scaffold=False is plain BPE, but method is {self.method!r}; leave one out"
+            )
+        if self.log and self.chosen_method in WITH_SURPLUS:
+            raise ConfigurationError(f"log=True goes with scaffold and bpe, not with method={self.method!r}")
+
+    @property
+    def chosen_method(self) -> str:
+        """The method, whichever argument names it."""
+        return self.method if self.scaffold else "bpe"
+
+    def n_to_merge(self, vocab_size: int, n_fixed: int) -> int:
+        """Tokens to train for a vocabulary of that size, fixed tokens included: as many, or more."""
+        if self.chosen_method not in WITH_SURPLUS:
+            return vocab_size
+        return min(vocab_size + int((vocab_size - n_fixed) * self.surplus), LARGEST_ID)
 
     @property
     def affixes(self) -> Affixes:
@@ -119,8 +150,10 @@ class TrainingSettings:
     @property
     def recorded(self) -> dict[str, Any]:
         """What a model card says of them."""
-        names = ("vocab_size", "min_frequency", "limit_alphabet", "max_token_length", "scaffold")
-        return {name: getattr(self, name) for name in names}
+        names = ["vocab_size", "min_frequency", "limit_alphabet", "max_token_length", "scaffold"]
+        names += ["method"] * (self.chosen_method not in ("scaffold", "bpe"))
+        names += ["surplus"] * (self.chosen_method in WITH_SURPLUS)
+        return {name: getattr(self, name) for name in names} | {"scaffold": self.chosen_method == "scaffold"}
 
 
 TrainingSettings.__init__ = knows_its_arguments(TrainingSettings.__init__)  # type: ignore[method-assign]
@@ -140,6 +173,8 @@ class TrainingOptions(TypedDict, total=False):
     continuing_subword_prefix: str | None
     end_of_word_suffix: str | None
     scaffold: bool
+    method: str
+    surplus: float
     every_split: bool
     log: bool
     show_progress: bool | Progress
@@ -165,6 +200,10 @@ def _checked(field: Field[Any], value: Any) -> Any:
             return value if isinstance(value, AddedToken) else string(name, value)
         case "continuing_subword_prefix" | "end_of_word_suffix":
             return string(name, value)
+        case "method":
+            return one_of(name, value, METHODS)
+        case "surplus":
+            return share(name, value)
         case "show_progress":
             return progress(value, "tokens, vocab_size")
     return flag(name, value)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop
 from hf_scaffold._utils.arguments import (
@@ -21,9 +22,10 @@ from hf_scaffold.counting.characters import Characters, choose_alphabet
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, CorpusError, VocabSizeError
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
-from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES
+from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Pair
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.log import TrainingLog, with_merges
+from hf_scaffold.training.methods import WITH_SURPLUS, Removal, removal
 from hf_scaffold.training.parts import derive_demolish_map, every_split, strongest_splits
 from hf_scaffold.training.settings import (
     TrainingOptions,
@@ -117,18 +119,25 @@ def train_sizes(
 
 def _train(counts: PreTokenCounts, sizes: list[int], settings: TrainingSettings) -> list[ScaffoldBPE]:
     _check_settings_of_characters(settings, counts.pre_tokenizer)
-    loop, encodes = _merge_loop(counts, sizes, settings)
+    loop, n_fixed, encodes = _merge_loop(counts, sizes, settings)
     # |V| grows by at most one a round, and no step depends on the target size. So the loop passes through the
     # result for each smaller size, when |V| first equals it.
     artifacts: dict[int, ScaffoldBPE] = {}
+    largest = settings.n_to_merge(max(sizes), n_fixed)
     with progress_shown(settings.show_progress, "Training", " tokens") as report:
         for size in sorted(set(sizes)):
-            outcome = loop.run(size, report and (lambda done: report(done, max(sizes))))
+            of_size = replace(settings, vocab_size=size)
+            outcome = loop.run(
+                settings.n_to_merge(size, n_fixed), report and (lambda done: report(done, largest))
+            )
             if size == max(sizes):
                 loop.finish()
             with no_garbage_collection():
-                artifact, frequencies = _artifact(loop, outcome, counts, replace(settings, vocab_size=size))
-                artifacts[size] = artifact.with_raw_agreement(counts, frequencies, loop if encodes else None)
+                learned = _Learned.by(loop, of_size)
+                artifact = _artifact(loop, learned, outcome, counts, of_size)
+                artifacts[size] = artifact.with_raw_agreement(
+                    counts, learned.occurrences, loop if encodes and learned.is_of_loop else None
+                )
     return [artifacts[size] for size in sizes]
 
 
@@ -164,8 +173,8 @@ def _check_settings_of_characters(settings: TrainingSettings, pre_tokenizer: Pre
 
 def _merge_loop(
     counts: PreTokenCounts, sizes: list[int], settings: TrainingSettings
-) -> tuple[MergeLoop, bool]:
-    """The loop, ready to run; and whether it encodes all of the counts as the encoder will."""
+) -> tuple[MergeLoop, int, bool]:
+    """The loop, ready to run; its fixed tokens; whether it encodes all of the counts as the encoder will."""
     corpus = Characters.of(counts, settings.affixes)
     characters = choose_alphabet(corpus, counts, settings.initial_alphabet, settings.limit_alphabet)
     is_whole = corpus.occurring <= characters
@@ -176,6 +185,7 @@ def _merge_loop(
     alphabet, ids = corpus.alphabet(characters, first_id=len(not_merged))
     _check_fixed_tokens(specials, [*byte_tokens, *alphabet], min(sizes))
     kind = AmbiguousMergeLoop if corpus.spell_affixes() else MergeLoop
+    n_fixed = len(not_merged) + len(alphabet)
     loop = kind(
         corpus.keys,
         corpus.offsets,
@@ -185,12 +195,12 @@ def _merge_loop(
         prefix_length=len(settings.affixes.prefix.encode()),
         min_frequency=settings.min_frequency,
         max_token_length=min(settings.max_token_length or 0, _LONGEST),
-        scaffold=settings.scaffold,
+        scaffold=settings.chosen_method == "scaffold",
         log=settings.log,
-        rare_below=hardly_reached(counts, max(sizes) - len(not_merged) - len(alphabet)),
+        rare_below=hardly_reached(counts, settings.n_to_merge(max(sizes), n_fixed) - n_fixed),
         ids=ids,
     )
-    return loop, is_whole and kind is MergeLoop
+    return loop, n_fixed, is_whole and kind is MergeLoop
 
 
 def hardly_reached(counts: PreTokenCounts, n_normal: int) -> int:
@@ -225,11 +235,51 @@ def _check_fixed_tokens(specials: list[str], alphabet: list[str], vocab_size: in
 # ---- after the loop
 
 
-def _stop_reason(outcome: str, loop: MergeLoop, settings: TrainingSettings) -> str | None:
+class _Learned(NamedTuple):
+    """What the loop holds after a run, by creation id, once the method has taken out what it takes out.
+
+    Args:
+        tokens, texts: Every token's string, and the same as UTF-8.
+        merges: The rules in rank order, as strings.
+        rules: int32 (n, 2): each token's first rule; -1 for fixed tokens.
+        removal: Which tokens have no id, which are gone, and how often each token occurs.
+        is_of_loop: Whether the loop itself has taken out all that is.
+    """
+
+    tokens: list[str]
+    texts: list[bytes]
+    merges: list[Pair]
+    rules: NDArray[np.int32]
+    removal: Removal
+    is_of_loop: bool
+
+    @classmethod
+    def by(cls, loop: MergeLoop, settings: TrainingSettings) -> _Learned:
+        texts, rules = loop.tokens, loop.first_rules
+        tokens = [text.decode() for text in texts]
+        merges = [(tokens[left], tokens[right]) for left, right in loop.merges]
+        frequencies = np.array(loop.frequencies, np.int64)
+        if settings.chosen_method not in WITH_SURPLUS:
+            none = np.zeros(len(tokens), bool)
+            found = Removal(np.array(loop.scaffolds, bool), none, frequencies)
+            return cls(tokens, texts, merges, rules, found, True)
+        found = removal(settings.chosen_method, rules, frequencies, settings.vocab_size)
+        gone = {tokens[token] for token in np.flatnonzero(found.dropped)}
+        if gone:
+            made = settings.affixes.join_all(merges)
+            merges = [pair for pair, token in zip(merges, made, strict=True) if token not in gone]
+        return cls(tokens, texts, merges, rules, found, False)
+
+    @property
+    def occurrences(self) -> dict[str, int]:
+        return dict(zip(self.tokens, self.removal.frequencies.tolist(), strict=True))
+
+
+def _stop_reason(outcome: str, reached: int, settings: TrainingSettings) -> str | None:
     """Why training ended early, also as a warning; None if it didn't."""
-    if outcome == "vocab_size":
+    if outcome == "vocab_size" or reached >= settings.vocab_size:
         return None
-    reached, why = loop.scaffolds.count(False), why_stopped(outcome, settings.min_frequency)
+    why = why_stopped(outcome, settings.min_frequency)
     reason = f"the vocabulary has {reached} tokens instead of {settings.vocab_size}: {why}"
     warn(reason)
     return reason
@@ -244,17 +294,13 @@ def why_stopped(outcome: str, min_frequency: int) -> str:
 
 
 def _artifact(
-    loop: MergeLoop, outcome: str, counts: PreTokenCounts, settings: TrainingSettings
-) -> tuple[ScaffoldBPE, dict[str, int]]:
-    """The artifact, and how often each token occurs."""
-    texts, hidden = loop.tokens, np.array(loop.scaffolds, bool)
-    tokens = [text.decode() for text in texts]
-    frequencies = loop.frequencies
-    merges = [(tokens[left], tokens[right]) for left, right in loop.merges]
-    normal, scaffolds = np.flatnonzero(~hidden), np.flatnonzero(hidden)
+    loop: MergeLoop, learned: _Learned, outcome: str, counts: PreTokenCounts, settings: TrainingSettings
+) -> ScaffoldBPE:
+    tokens, merges, rules = learned.tokens, learned.merges, learned.rules
+    hidden, dropped, frequencies = learned.removal
+    normal, scaffolds = np.flatnonzero(~(hidden | dropped)), np.flatnonzero(hidden)
     ids = np.concatenate([normal, scaffolds])  # creation ids, by id
-    rules = loop.first_rules
-    is_made = rules[:, 0] != _NO_RULE
+    is_made = (rules[:, 0] != _NO_RULE) & ~dropped
     has_lost = hidden[rules].any(axis=1) & ~hidden & is_made
     needed = merges
     if len(merges) == np.count_nonzero(is_made):  # one rule a token, in the same order
@@ -263,10 +309,9 @@ def _artifact(
     if settings.every_split:
         raw_merges = every_split(merges, [tokens[token] for token in normal], settings.affixes)
     else:
-        raw_splits = strongest_splits(
-            tokens, texts, np.where(hidden, -1, frequencies), np.flatnonzero(has_lost), settings.affixes
-        )
-    bpe = ScaffoldBPE.of_training(
+        strengths, lost = np.where(hidden, -1, frequencies), np.flatnonzero(has_lost)
+        raw_splits = strongest_splits(tokens, learned.texts, strengths, lost, settings.affixes)
+    return ScaffoldBPE.of_training(
         merges=merges,
         vocab={tokens[token]: token_id for token_id, token in enumerate(ids.tolist())},
         demolish_map=derive_demolish_map(needed, [tokens[token] for token in scaffolds], settings.affixes),
@@ -275,11 +320,10 @@ def _artifact(
         raw_splits=raw_splits,
         raw_merges=raw_merges,
         **settings.of_characters,
-        stop_reason=_stop_reason(outcome, loop, settings),
+        stop_reason=_stop_reason(outcome, len(normal), settings),
         training=_record(counts, settings),
         log=_training_log(loop) if settings.log else None,
     )
-    return bpe, dict(zip(tokens, frequencies, strict=True))
 
 
 def _record(counts: PreTokenCounts, settings: TrainingSettings) -> dict[str, Any]:

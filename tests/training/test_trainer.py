@@ -14,6 +14,7 @@ import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_runs import many_counts, runs
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
 
 import hf_scaffold as hs
@@ -58,28 +59,6 @@ def test_the_worked_example_by_hand():
     assert bpe.demolish("zona") == ("z", "o", "n", "a")
     assert bpe.stop_reason.startswith("the vocabulary has 25 tokens")
     assert bpe.tokens[-3:] == ["hugs", "bun", "zone"]
-
-
-many_counts = st.one_of(st.integers(1, 3), st.integers(1, 40), st.integers(1, 2**40))
-
-
-@st.composite
-def runs(draw):
-    """Counts over one to four letters, where ties are everywhere, with every option of the loop."""
-    letters = "abcd"[: draw(st.integers(1, 4))]
-    counts = draw(
-        st.dictionaries(st.text(letters, min_size=1, max_size=12), many_counts, min_size=1, max_size=12)
-    )
-    alphabet = set("".join(counts))
-    specials = draw(st.lists(st.sampled_from(["aa", "ab", "abc", "bab", "<s>"]), unique=True, max_size=2))
-    options = {
-        "special_tokens": [token for token in specials if token not in alphabet],
-        "min_frequency": draw(st.sampled_from([0, 0, 1, 2, 5])),
-        "max_token_length": draw(st.sampled_from([None, None, 2, 3, 4])),
-        "scaffold": draw(st.sampled_from([True, True, True, False])),
-    }
-    fixed = len(options["special_tokens"]) + len(alphabet)
-    return counts, draw(st.integers(fixed, fixed + 40)), options
 
 
 @given(runs())
