@@ -15,6 +15,7 @@
 
 #include "byte_alphabet.hpp"
 #include "characters.hpp"
+#include "chronicle.hpp"
 #include "dice.hpp"
 #include "hash_seed.hpp"
 #include "interrupt.hpp"
@@ -110,7 +111,9 @@ public:
     // rules set. Other threads may encode meanwhile; only one at a time may call this.
     void prepare() {
         if (is_prepared_) return;
-        if (by_character_) {
+        if (chronicle_ != nullptr) {
+            // It has no tables to build.
+        } else if (by_character_) {
             spelling_ = Spelling(characters_, rules_.in_order(), writes_bytes_);
             if (spelling_.is_usable()) {
                 seams_ = Seams(characters_, rules_.in_order());
@@ -122,6 +125,11 @@ public:
         }
         linear_.store(prepared_.get(), std::memory_order_release);
         is_prepared_ = true;
+    }
+    // Calling this makes the chronicle's steps decide, in place of rules.
+    Chronicle& chronicle() {
+        if (chronicle_ == nullptr) chronicle_ = std::make_unique<Chronicle>();
+        return *chronicle_;
     }
     // A pre-token of these bytes becomes this token, without merging.
     void add_whole(const byte_t* bytes, std::size_t n, token_id_t token) {
@@ -140,7 +148,7 @@ public:
         const LinearBpe* const linear = linear_.load(std::memory_order_acquire);
         return std::max(
             {rules_.longest_probe(), characters_.longest_probe(), linear ? linear->longest_probe() : 0,
-             longest_chain(wholes_)});
+             longest_chain(wholes_), chronicle_ ? chronicle_->longest_probe() : 0});
     }
 
     // Appends the pre-token's tokens to `out`. Symbols without a token are dropped. `work` is scratch space; each
@@ -153,6 +161,14 @@ public:
                 replacements_.append(whole->second, out);
                 return;
             }
+        }
+        if (chronicle_ != nullptr) {
+            if (writes_bytes_) bytes = ByteAlphabet::write(bytes, n, work.written);
+            work.symbols.clear();
+            read(bytes, n, [&](token_id_t token) { work.symbols.push_back(token); });
+            const auto append = [&](token_id_t token) { replacements_.append(token, out); };
+            chronicle_->encode(work.symbols, work.chronicle, work.interrupt, append);
+            return;
         }
         const LinearBpe* const linear = linear_.load(std::memory_order_acquire);
         if (linear != nullptr) {
@@ -176,6 +192,7 @@ public:
     // The same with BPE-dropout: before each merge the dice may drop candidates, in order; the first one kept is
     // merged. Ends when all are dropped.
     void encode(const unsigned char* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out, Dice dice) const {
+        if (chronicle_ != nullptr) throw std::invalid_argument("PickyBPE has no dropout");
         if (writes_bytes_) bytes = ByteAlphabet::write(bytes, n, work.written);
         read(bytes, n, work);
         merge_by_queue(work, [&] { return dice.drops(); });
@@ -205,6 +222,8 @@ public:
         std::vector<Candidate> queue;
         std::vector<Candidate> dropped;
         LinearBpe::Work linear;
+        Chronicle::Work chronicle;
+        std::vector<token_id_t> symbols;  // for it
         std::vector<byte_t> written, spelled;
         Interrupt* interrupt = nullptr;  // polled in long pre-tokens
     };
@@ -234,7 +253,11 @@ private:
     // Makes a node of each symbol.
     void read(const unsigned char* bytes, std::size_t n, Work& work) const {
         work.nodes.clear();
-        const auto add = [&](token_id_t token) { work.nodes.push_back({token, 0, 0, 0}); };
+        read(bytes, n, [&](token_id_t token) { work.nodes.push_back({token, 0, 0, 0}); });
+    }
+
+    template <class Add>
+    void read(const unsigned char* bytes, std::size_t n, Add add) const {
         if (by_character_) {
             characters_.read(bytes, n, add);
             return;
@@ -320,6 +343,7 @@ private:
     }
 
     RuleTable rules_;
+    std::unique_ptr<Chronicle> chronicle_;  // null where rules decide
     std::unique_ptr<const LinearBpe> prepared_;
     std::atomic<const LinearBpe*> linear_{nullptr};
     std::vector<token_id_t> byte_ids_;

@@ -25,6 +25,10 @@ cdef extern from "bpe_encoder.hpp" namespace "hf_scaffold" nogil:
         void add_prefix_byte(unsigned char) except +
         void add_suffix_byte(unsigned char) except +
 
+    cppclass Chronicle:
+        void add_merge(token_id_t, token_id_t, token_id_t) except +
+        void add_removal(token_id_t, const token_id_t*, size_t) except +
+
     cppclass BpeEncoder:
         BpeEncoder(size_t) except +
         void set_byte(unsigned char, token_id_t)
@@ -34,6 +38,7 @@ cdef extern from "bpe_encoder.hpp" namespace "hf_scaffold" nogil:
         void prepare() except +
         void add_whole(const unsigned char*, size_t, token_id_t) except +
         Replacements& replacements()
+        Chronicle& chronicle() except +
         void encode(const unsigned char*, size_t, EncoderWork&, vector[token_id_t]&) except +
         size_t longest_probe()
 
@@ -64,6 +69,29 @@ cdef inline int add_rules(BpeEncoder* bpe, const token_id_t[:, ::1] rules) excep
         raise ValueError(f"rules has {rules.shape[1]} columns instead of 3: left, right and merged token")
     for i in range(rules.shape[0]):
         bpe.add_rule(checked(rules[i, 0]), checked(rules[i, 1]), checked(rules[i, 2]))
+
+
+# The steps of a training that took tokens out again: rows of left, right and merged token; of a removal the token, -1
+# and where its parts end among all parts.
+cdef inline int set_history(BpeEncoder* bpe, tuple history) except -1:
+    cdef Chronicle* chronicle = &bpe.chronicle()
+    cdef const token_id_t[:, ::1] steps
+    cdef const token_id_t[::1] parts
+    cdef Py_ssize_t i, end, begin = 0
+    steps, parts = history
+    if steps is None or parts is None or steps.shape[1] != 3:
+        raise ValueError("history must be rows of three numbers, and parts")
+    for i in range(parts.shape[0]):
+        checked(parts[i])
+    for i in range(steps.shape[0]):
+        if steps[i, 1] >= 0:
+            chronicle.add_merge(checked(steps[i, 0]), steps[i, 1], checked(steps[i, 2]))
+            continue
+        end = steps[i, 2]
+        if not begin < end <= parts.shape[0]:
+            raise ValueError(f"step {i} has the parts from {begin} to {end} of {parts.shape[0]}")
+        chronicle.add_removal(checked(steps[i, 0]), &parts[begin], end - begin)
+        begin = end
 
 
 # From a token to the tokens that replace it; or, of tokens whose ids follow each other, the first id, where the parts of

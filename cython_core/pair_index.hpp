@@ -64,6 +64,7 @@ struct Pair {
     count_t frequency;  // always exact
     position_t* cells;  // the left symbol's first cell at each place where the pair appeared
     position_t size;
+    bool is_filed;  // all places that there were are among the cells
 };
 
 class PairIndex {
@@ -73,6 +74,10 @@ public:
 
     // The pair must be in the index.
     Pair* find(token_id_t left, token_id_t right) { return &pairs_[slots_[probe(pair_key(left, right))].pair]; }
+
+    bool has(token_id_t left, token_id_t right) const {
+        return !slots_.empty() && slots_[probe(pair_key(left, right))].pair != FREE;
+    }
 
     // Lowers the pair's frequency, if it is in the index.
     void lower(token_id_t left, token_id_t right, count_t by) {
@@ -87,7 +92,7 @@ public:
         Slot& slot = slots_[probe(key)];
         if (slot.pair == FREE) {
             if (pairs_.size() == FREE) throw std::length_error("more than 2**32 - 1 distinct pairs");
-            pairs_.push_back(Pair{0, nullptr, 0});
+            pairs_.push_back(Pair{0, nullptr, 0, false});
             slot = Slot{key, static_cast<std::uint32_t>(pairs_.size() - 1)};
         }
         return slot.pair;
@@ -102,6 +107,7 @@ public:
     position_t* allocate_cells(std::uint32_t pair, position_t size) {
         pairs_[pair].cells = cells_.allocate(size);
         pairs_[pair].size = size;
+        pairs_[pair].is_filed = true;
         return pairs_[pair].cells;
     }
 

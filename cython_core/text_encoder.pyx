@@ -12,7 +12,7 @@ from libcpp.memory cimport make_shared, shared_ptr, unique_ptr, weak_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from bpe_encoder cimport MUCH, BpeEncoder, add_rules, checked, set_replacements, set_symbols
+from bpe_encoder cimport MUCH, BpeEncoder, add_rules, checked, set_history, set_replacements, set_symbols
 from hf_scaffold._core.text_reader cimport Utf8
 from interrupt cimport Interrupt
 from presets cimport Preset, Splitter, Splitting, splitting_of
@@ -348,6 +348,7 @@ cdef class TextEncoder:
         rules: int32, (n, 3): left, right and merged token, in rank order.
         replacements: From a token to the tokens that replace it in the output. Or, of tokens whose ids follow each other,
             a tuple: the first id, as int64 where the parts of each end, and as int32 all parts.
+        history: Two int32 arrays that decide in place of the rules, as `set_history` in bpe_encoder.pxd takes them.
     Raises:
         ConfigurationError: no preset of that name.
         ValueError: the levels are no tables of patterns that take linear time; an id is negative; or `symbols` or
@@ -369,6 +370,7 @@ cdef class TextEncoder:
         symbols not None,
         const token_id_t[:, ::1] rules,
         replacements not None,
+        tuple history=None,
         *,
         bint _colliding=False,
     ):
@@ -377,6 +379,8 @@ cdef class TextEncoder:
         self.bpe.reset(new BpeEncoder(rules.shape[0]))
         set_symbols(self.bpe.get(), symbols, "byte_ids")
         add_rules(self.bpe.get(), rules)
+        if history is not None:
+            set_history(self.bpe.get(), history)
         set_replacements(self.bpe.get(), replacements)
 
     @property

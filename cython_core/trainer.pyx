@@ -94,12 +94,14 @@ cdef extern from "pair_index.hpp" namespace "hf_scaffold" nogil:
         count_t frequency
         position_t* cells
         position_t size
+        bool is_filed
 
     cppclass PairIndex:
         PairIndex()
         size_t size()
         Pair* at(uint32_t)
         Pair* find(token_id_t, token_id_t)
+        bool has(token_id_t, token_id_t)
         void lower(token_id_t, token_id_t, count_t)
         uint32_t find_or_add(token_id_t, token_id_t) except +
         void prefetch_pair(token_id_t, token_id_t)
@@ -237,7 +239,9 @@ cdef class MergeLoop:
         count_t min_frequency
         count_t rare_below             # now; 1 when all pairs are indexed
         position_t max_token_length
+        count_t merged_weight          # of the last merge: its occurrences
         bool scaffold
+        bool tokens_split              # a token may be split into its parts again
         bool keeps_log
 
     def __init__(
@@ -376,9 +380,7 @@ cdef class MergeLoop:
                 merged = self._create(head)
                 self._replace(head.left, head.right, merged, self.pairs.at(head.pair))
                 self._log(MERGED, merged, head)
-                if self.scaffold:
-                    self._mark_if_rare(head.left)
-                    self._mark_if_rare(head.right)  # changes nothing where left is right
+                self._judge_parts(head.left, head.right)
             self.is_consistent = True
         return REACHED_SIZE
 
@@ -453,6 +455,12 @@ cdef class MergeLoop:
         self.pairs.release_cells(pair)
         self._add_pairs(merged)
 
+    cdef int _judge_parts(self, token_id_t left, token_id_t right) except -1 nogil:
+        """Decides whether the merged pair's tokens stay normal tokens."""
+        if self.scaffold:
+            self._mark_if_rare(left)
+            self._mark_if_rare(right)  # changes nothing where left is right
+
     cdef int _mark_if_rare(self, token_id_t token) except -1 nogil:
         """Makes the token a scaffold if it is now rarer than the head. Fixed tokens never become scaffolds."""
         cdef count_t frequency = self.frequency[token]
@@ -510,6 +518,8 @@ cdef class MergeLoop:
             middle = start + left_length
             if cells[start] != left or cells[middle] != right:
                 continue
+            if self.tokens_split and not self._begins(start, left):
+                continue
             end = middle + right_length
             weight = self._count_at(start)
             total += weight
@@ -526,7 +536,17 @@ cdef class MergeLoop:
             previous_end = end
         self.frequency[left] -= total
         self.frequency[right] -= total
-        self.frequency[merged] = total
+        self.frequency[merged] += total
+        self.merged_weight = total
+
+    cdef bint _begins(self, position_t cell, token_id_t token) noexcept nogil:
+        """Whether the token that a cell names begins there, rather than ends.
+
+        Two cells of a token of two may also be the end of one such token and the beginning of the next; then what
+        is right of both cells is this token again.
+        """
+        cdef position_t length = self.length[token]
+        return length == 1 or self.cells[cell + 1] == (token if length == 2 else INSIDE)
 
     cdef int _tally_new_neighbours(self, token_id_t merged) except -1 nogil:
         """Tallies the pairs that appeared: (neighbour, merged) and (merged, neighbour).
@@ -550,8 +570,12 @@ cdef class MergeLoop:
             if neighbour != BOUNDARY:
                 self.new_left.add_cell(neighbour, weight, start - self.length[neighbour])
             neighbour = cells[start + length]
-            if neighbour != BOUNDARY and neighbour != merged:
+            if neighbour != BOUNDARY and (neighbour != merged or not self._merged_next(i, start + length)):
                 self.new_right.add_cell(neighbour, weight, start)
+
+    cdef inline bint _merged_next(self, size_t i, position_t cell) noexcept nogil:
+        """Whether the next place of this merge, after the i-th, begins in the cell."""
+        return i + 1 < self.merged_cells.size() and self.merged_cells[i + 1] == cell
 
     cdef void _lower_frequencies(self, token_id_t left, token_id_t right) noexcept nogil:
         """Subtracts the occurrences of (neighbour, left) and (right, neighbour) that the merge removed."""
@@ -569,21 +593,26 @@ cdef class MergeLoop:
             self.pairs.lower(right, some[i], self.gone_right.at(some[i]).weight)
 
     cdef int _add_pairs(self, token_id_t merged) except -1 nogil:
-        """Files the tallied pairs, which are all new, but for the rare ones."""
+        """Files the tallied pairs but for the rare ones."""
+        cdef bint is_new = self.frequency[merged] == self.merged_weight
         cdef size_t i, n = self.new_left.neighbours().size()
         cdef const token_id_t* some = self.new_left.neighbours().data()
         for i in range(n):
             if i + PREFETCH_AHEAD < n:
                 self.pairs.prefetch_pair(some[i + PREFETCH_AHEAD], merged)
-            self._add_pair(some[i], merged, self.new_left.at(some[i]))
+            self._add_new_pair(some[i], merged, self.new_left.at(some[i]), is_new)
         self.new_left.file_cells()
         n = self.new_right.neighbours().size()
         some = self.new_right.neighbours().data()
         for i in range(n):
             if i + PREFETCH_AHEAD < n:
                 self.pairs.prefetch_pair(merged, some[i + PREFETCH_AHEAD])
-            self._add_pair(merged, some[i], self.new_right.at(some[i]))
+            self._add_new_pair(merged, some[i], self.new_right.at(some[i]), is_new)
         self.new_right.file_cells()
+
+    cdef int _add_new_pair(self, token_id_t left, token_id_t right, TallyEntry* tally, bint is_new) except -1 nogil:
+        """Adds a pair with the merged token, which is_new if no other merge has made it."""
+        return self._add_pair(left, right, tally)
 
     cdef int _add_pair(self, token_id_t left, token_id_t right, TallyEntry* tally) except -1 nogil:
         """Indexes and queues a new pair, unless it is rare; the caller writes its cells where tally.out points."""
@@ -904,4 +933,5 @@ cdef class MergeLoop:
 
 
 include "ambiguous_loops.pxi"
+include "picky_loop.pxi"
 include "token_splits.pxi"

@@ -76,6 +76,7 @@ STALE = (
 # For tokenizer_config.json: given trust_remote_code, AutoTokenizer finds the class without hf_scaffold.
 AUTO_MAP = {"AutoTokenizer": [None, "tokenization_scaffold.ScaffoldTokenizerFast"]}
 SCAFFOLD_VERSION = 1
+VERSION_WITH_STEPS = 2  # of PickyBPE
 # The contract with hf_scaffold.native, which may come from another release than this file.
 NATIVE_INTERFACE = 1
 # Above every public id, now or after add_tokens, so that one comparison tells a scaffold token.
@@ -784,6 +785,11 @@ class ExpandedModel:
     """BPE over the expanded vocabulary, and what each of its scaffold tokens demolishes to."""
 
     def __init__(self, scaffold: Mapping[str, Any], public: Tokenizer, dropout: float | None) -> None:
+        if "steps" in scaffold:
+            raise NotImplementedError(
+                "PickyBPE is encoded by hf_scaffold's own encoder alone, which can't serve this call; "
+                "`explain_path` says why"
+            )
         vocab = public.get_vocab(with_added_tokens=False)
         demolish = scaffold["demolish"]
         scaffold_ids = {token: FIRST_SCAFFOLD_ID + i for i, token in enumerate(demolish)}
@@ -1479,6 +1485,7 @@ def violations(scaffold: Any, backend: Tokenizer) -> Iterator[str]:
     merged = {join(left, right, prefix) for left, right in merges}
     yield from merge_violations(merges, vocab.keys() | demolish.keys(), prefix)
     yield from demolish_violations(demolish, vocab, merged, prefix)
+    yield from step_violations(scaffold.get("steps", ()), vocab.keys() | demolish.keys(), prefix)
     ids = {*vocab.values(), *backend.get_added_tokens_decoder()}
     for token_id in framing_ids(backend.post_processor):
         if token_id not in ids:
@@ -1518,13 +1525,20 @@ def form_violations(scaffold: Any) -> Iterator[str]:
     if not isinstance(scaffold, Mapping):
         yield f"a JSON object is needed, not {type(scaffold).__name__}"
     version = scaffold.get("version")
-    if type(version) is not int or version != SCAFFOLD_VERSION:
-        yield f"version is {shown(version)}, not {SCAFFOLD_VERSION}; update hf_scaffold"
+    expected = VERSION_WITH_STEPS if "steps" in scaffold else SCAFFOLD_VERSION
+    if type(version) is not int or version != expected:
+        yield f"version is {shown(version)}, not {expected}; update hf_scaffold"
     merges, demolish = scaffold.get("merges"), scaffold.get("demolish")
     if not isinstance(merges, (list, tuple)) or not all(map(is_pair, merges)):
         yield "merges must be a list of [left, right]"
     if not isinstance(demolish, Mapping) or not all(map(is_token_list, demolish.values())):
         yield "demolish must map scaffold tokens to lists of tokens"
+    steps = scaffold.get("steps", [])
+    if not isinstance(steps, (list, tuple)):
+        yield f"steps must be a list, not {shown(steps)}"
+    for number, step in enumerate(steps):
+        if not is_pair(step) and not is_removal(step):
+            yield f"steps[{number}] is {shown(step)}, neither a merge nor a removal"
     if not is_token_list(scaffold.get("unused") or []):
         yield "unused must be a list of tokens"
     for name in ("raw_agreement", "raw_agreement_merges_only", "raw_agreement_unseen"):
@@ -1535,7 +1549,7 @@ def form_violations(scaffold: Any) -> Iterator[str]:
     if training is not None and not isinstance(training, Mapping):
         yield f"training must be a JSON object, not {type(training).__name__}"
     for name in scaffold:  # no set of names: datasets hashes this code, and a set's order differs by process
-        if name in ("version", "merges", "demolish", "unused"):
+        if name in ("version", "merges", "demolish", "unused", "steps"):
             continue
         if reason := why_not_json({name: scaffold[name]}):
             yield f"{shown(name)} can't be saved: {reason}"
@@ -1601,6 +1615,13 @@ def is_pair(value: Any) -> bool:
     return is_token_list(value) and len(value) == 2
 
 
+def is_removal(value: Any) -> bool:
+    """Whether this is a step of PickyBPE that takes a token out: {"removed": token, "parts": [...]}."""
+    if not isinstance(value, Mapping) or sorted(value) != ["parts", "removed"] or not value["parts"]:
+        return False
+    return is_token_list(value["parts"]) and is_token_list([value["removed"]])
+
+
 def is_token_list(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(token, str) and token for token in value)
 
@@ -1641,6 +1662,18 @@ def demolish_violations(
                     f"{shown(token)} is demolished to {shown(list(pieces))}, but {shown(piece)} does not "
                     f"begin with {shown(prefix)} and go on"
                 )
+
+
+def step_violations(steps: Iterable[Any], tokens: Set[str], prefix: str) -> Iterator[str]:
+    for number, step in enumerate(steps):
+        is_removal = isinstance(step, Mapping)
+        parts = step["parts"] if is_removal else step
+        spelled = "".join([parts[0], *(part[len(prefix) :] for part in parts[1:])])
+        for token in (*parts, spelled):
+            if token not in tokens:
+                yield f"steps[{number}] names or makes {shown(token)}, which is no token"
+        if is_removal and spelled != step["removed"]:
+            yield f"steps[{number}] splits {shown(step['removed'])} into what spells {shown(spelled)}"
 
 
 # ---- files ----

@@ -184,6 +184,83 @@ def train(
     return Trained(expanded, scaffolds, merges, alphabet, list(special_tokens), sequences, events)
 
 
+@dataclass
+class Picked:
+    present: list[str]  # in creation order
+    removed: list[str]  # likewise
+    steps: list[tuple[str, ...]]  # (left, right) of a merge; (token, None, *parts) of a removal
+    sequences: list[tuple[list[str], int]]
+
+
+def train_picky(
+    counts,
+    vocab_size,
+    *,
+    threshold,
+    special_tokens=(),
+    alphabet=None,
+    min_frequency=0,
+    max_token_length=None,
+    prefix="",
+):
+    """PickyBPE (Chizhov et al. 2024): a merge removes tokens that it uses up beyond the threshold."""
+    alphabet = sorted(alphabet or {symbol for symbols in counts for symbol in symbols})
+    fixed = [*special_tokens, *alphabet]
+    expanded = [*fixed]
+    length = dict.fromkeys(fixed, 1)
+    created_by, removed, steps = {}, set(), []
+    sequences = [([*symbols], count) for symbols, count in counts.items()]
+
+    def parts_of(token):
+        if token not in removed:
+            return [token]
+        return [part for half in created_by[token] for part in parts_of(half)]
+
+    while len(expanded) - len(removed) < vocab_size:
+        candidates = [
+            (-frequency, expanded.index(left), expanded.index(right), left, right)
+            for (left, right), frequency in pair_frequencies(sequences).items()
+            if join(left, right, prefix) not in special_tokens
+            and (max_token_length is None or length[left] + length[right] <= max_token_length)
+        ]
+        if not candidates or -min(candidates)[0] < max(1, min_frequency):
+            break
+        _, _, _, left, right = min(candidates)
+        merged = join(left, right, prefix)
+        if merged not in expanded:
+            expanded.append(merged)
+            created_by[merged] = (left, right)
+            length[merged] = length[left] + length[right]
+        removed.discard(merged)
+        before = token_frequencies(sequences)[merged]
+        sequences = [(replace(symbols, left, right, prefix), count) for symbols, count in sequences]
+        n_merged = token_frequencies(sequences)[merged] - before
+        steps.append((left, right))
+        for token in dict.fromkeys((left, right)):
+            left_over = token_frequencies(sequences)[token]
+            if token in fixed or not n_merged / (left_over + n_merged) > threshold:
+                continue
+            removed.add(token)
+            parts = parts_of(token)
+            steps.append((token, None, *parts))
+            sequences = [(split(symbols, token, parts), count) for symbols, count in sequences]
+    present = [token for token in expanded if token not in removed]
+    return Picked(present, [token for token in expanded if token in removed], steps, sequences)
+
+
+def split(symbols, token, parts):
+    """A sequence with the parts in place of a token."""
+    return [part for symbol in symbols for part in (parts if symbol == token else [symbol])]
+
+
+def encode_picky(symbols, steps, prefix=""):
+    """One pre-token: all steps of training, in order."""
+    symbols = [*symbols]
+    for left, right, *parts in steps:
+        symbols = replace(symbols, left, right, prefix) if right else split(symbols, left, parts)
+    return symbols
+
+
 def trimmed(plain, vocab_size):
     """Trimmed BPE (Cognetta et al. 2024): the rarest merged tokens, which are to be demolished."""
     fixed = len(plain.special_tokens) + len(plain.alphabet)

@@ -13,6 +13,7 @@ class PretokenEncoder:
         unknown: int = -1,
         fuse_unknown: bool = False,
         first_byte: int = -1,
+        history: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None,
     ) -> None: ...
     @property
     def longest_probe(self) -> int: ...

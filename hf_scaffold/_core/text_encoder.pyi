@@ -31,6 +31,7 @@ class TextEncoder:
         symbols: NDArray[np.int32] | array[int] | tuple[object, ...],
         rules: NDArray[np.int32] | memoryview,
         replacements: dict[int, list[int]] | tuple[int, memoryview, memoryview],
+        history: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None,
         *,
         _colliding: bool = False,
     ) -> None: ...

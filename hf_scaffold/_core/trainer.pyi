@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +56,11 @@ def strongest_splits(
 ) -> NDArray[np.int64]: ...
 
 class AmbiguousMergeLoop(MergeLoop): ...
+
+class PickyMergeLoop(MergeLoop):
+    def __init__(self, *args: Any, threshold: float, **kwargs: Any) -> None: ...
+    @property
+    def history(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]: ...
 
 class MergeReplay(AmbiguousMergeLoop):
     def __init__(

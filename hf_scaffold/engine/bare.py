@@ -357,20 +357,20 @@ def marker_of(definition: Definition, is_at_start: bool = True) -> Normalizer | 
 def compiled_for(definition: Definition) -> TextEncoder:
     """The compiled encoder of a definition that doesn't need `tokenizers`."""
     model = definition.model
-    _, rules, replacements = numbers = model.numbers
+    numbers = model.numbers
     pre_tokenizer = definition.pre_tokenizer
     if reads_bytes(definition):
         return TextEncoder(splitting_of(pre_tokenizer), *numbers)
     if writes_bytes(pre_tokenizer):
         alphabet = model.characters._replace(writes_bytes=True)
-        return TextEncoder(splitting_of(pre_tokenizer), tuple(alphabet), rules, replacements)
+        return TextEncoder(splitting_of(pre_tokenizer), tuple(alphabet), *numbers[1:])
     if not reads_characters(pre_tokenizer):
         splitting = splitting_of(pre_tokenizer)
     elif (pre_tokenizer or {}).get("split"):
         splitting = "metaspace"
     else:
         splitting = "metaspace-runs" if model.parts_at_metaspaces else "whole"
-    return TextEncoder(splitting, tuple(model.characters), rules, replacements)
+    return TextEncoder(splitting, tuple(model.characters), *numbers[1:])
 
 
 def with_rows(

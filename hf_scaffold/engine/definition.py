@@ -12,6 +12,7 @@ from hf_scaffold._core.model_reader import ModelReader
 from hf_scaffold._utils.strict_json import parse, shown
 from hf_scaffold.engine.model import Model, ModelOfFiles
 from hf_scaffold.errors import ArtifactError
+from hf_scaffold.text.steps import step_violations, steps_as_json, steps_from_json
 
 # Above every public id: scaffold tokens have ids from here up where `tokenizers` merges.
 FIRST_SCAFFOLD_ID = 1 << 31
@@ -75,6 +76,8 @@ class Definition(NamedTuple):
             tokenizer, scaffold = (_object("", content) for content in reader.rest)
             _refuse("", _tokenizer_violations(tokenizer))
             _refuse("", _scaffold_violations(scaffold))
+            if "steps" in scaffold:
+                return None
             settings = _settings(tokenizer["model"])
             others = [i for token, i in _added_ids(tokenizer) if reader.public_id(token) != i]
             framing = chain(*_frame(tokenizer.get("post_processor")))
@@ -98,7 +101,8 @@ class Definition(NamedTuple):
         _refuse("scaffold.json can't be used", _scaffold_violations(scaffold))
         _refuse("scaffold.json can't be used", _form_violations(scaffold))
         entry = tokenizer["model"]
-        model = Model(entry["vocab"], scaffold["merges"], scaffold["demolish"], _settings(entry))
+        steps = steps_from_json(scaffold["steps"]) if "steps" in scaffold else None
+        model = Model(entry["vocab"], scaffold["merges"], scaffold["demolish"], _settings(entry), steps)
         _refuse("scaffold.json does not fit tokenizer.json", _misfits(model))
         return cls._of(model, tokenizer)
 
@@ -120,6 +124,8 @@ class Definition(NamedTuple):
         import zlib
 
         model = [self.model.vocab, self.model.merges, self.model.demolish, self.model.settings]
+        if self.model.steps is not None:
+            model.append(steps_as_json(self.model.steps))
         fields = [model, [*map(list, self.added_tokens)], *self[2:]]
         return zlib.compress(json.dumps(fields, separators=(",", ":")).encode(), 1)
 
@@ -129,6 +135,7 @@ class Definition(NamedTuple):
         import zlib
 
         model, added_tokens, *others = json.loads(zlib.decompress(data))
+        model[4:] = map(steps_from_json, model[4:])
         return cls(Model(*model), [AddedToken(*token) for token in added_tokens], *others)
 
     @property
@@ -226,8 +233,9 @@ def _id_violations(content: Entry) -> Iterator[str]:
 
 
 def _scaffold_violations(content: Entry) -> Iterator[str]:
-    if content.get("version") != 1 or type(content["version"]) is not int:
-        yield f"version is {shown(content.get('version'))}, not 1; update hf_scaffold"
+    expected = 2 if "steps" in content else 1
+    if content.get("version") != expected or type(content["version"]) is not int:
+        yield f"version is {shown(content.get('version'))}, not {expected}; update hf_scaffold"
     for name in ("merges", "demolish"):
         if name not in content:
             yield f"{name} is missing"
@@ -239,6 +247,10 @@ def _form_violations(content: Entry) -> Iterator[str]:
         yield "merges must be a list of [left, right]"
     if not isinstance(demolish, dict) or not _are_tokens(demolish.values()):
         yield "demolish must map scaffold tokens to lists of tokens"
+    try:
+        steps_from_json(content.get("steps", []))
+    except ValueError as error:
+        yield str(error)
 
 
 def _are_tokens(rows: Collection[Any]) -> bool:
@@ -272,6 +284,7 @@ def _misfits(model: Model) -> Iterator[str]:
             yield f"{shown(token)} is demolished to {shown(parts)}, and not all of these are public tokens"
         if not parts or parts[0] + "".join([part[n:] for part in parts[1:]]) != token:
             yield f"{shown(token)} is demolished to {shown(parts)}, which spells something else"
+    yield from step_violations(model.steps or (), known, n)
 
 
 # ---- the post-processor

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Set
 from typing import Any, NamedTuple
 
 from hf_scaffold.engine.definition import FIRST_SCAFFOLD_ID, AddedToken, Definition
+from hf_scaffold.errors import ConfigurationError
 
 
 def encoder(definition: Definition, allowed_special: Set[str]) -> Callable[[str], list[int]]:
@@ -17,8 +18,12 @@ def encoder(definition: Definition, allowed_special: Set[str]) -> Callable[[str]
     """
     from tokenizers.models import BPE
 
-    tokenizer = _finder(definition, allowed_special)
     model = definition.model
+    if model.steps is not None:
+        raise ConfigurationError(
+            "PickyBPE can't encode this text: `tokenizers` has to, and knows no removals"
+        )
+    tokenizer = _finder(definition, allowed_special)
     scaffolds = {token: FIRST_SCAFFOLD_ID + i for i, token in enumerate(model.demolish)}
     tokenizer.model = BPE(
         vocab=model.vocab | scaffolds,

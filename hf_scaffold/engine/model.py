@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from hf_scaffold._core.model_reader import ModelReader
 from hf_scaffold._core.text_encoder import rules_of
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, ids_of_bytes
+from hf_scaffold.text.steps import Step, steps_as_numbers
 from hf_scaffold.text.symbols import BYTE_TOKENS
 
 METASPACE = "▁"
@@ -43,11 +44,13 @@ class Numbers(NamedTuple):
         rules: The merges as int32 rows of left, right and merged token.
         replacements: From a scaffold token to the public tokens that replace it; or the first scaffold token,
             where the parts of each end, and all parts.
+        history: Where steps decide in place of rules, these as numbers; else None.
     """
 
     byte_ids: array[int]
     rules: memoryview
     replacements: dict[int, list[int]] | tuple[int, memoryview, memoryview]
+    history: Any = None
 
 
 class Model:
@@ -58,6 +61,7 @@ class Model:
         merges: Pairs of tokens in rank order, scaffold tokens included.
         demolish: Scaffold token to the public tokens that replace it.
         settings: How text becomes symbols, as in tokenizer.json; those that aren't set are left out.
+        steps: What PickyBPE does in place of merging and demolishing; None for other methods.
     """
 
     vocab: dict[str, int]
@@ -70,8 +74,10 @@ class Model:
         merges: list[list[str]],
         demolish: dict[str, list[str]],
         settings: dict[str, Any],
+        steps: list[Step] | None = None,
     ) -> None:
         self.vocab, self.merges, self.demolish, self.settings = vocab, merges, demolish, settings
+        self.steps = steps
         self.n_tokens, self.n_scaffolds = len(vocab), len(demolish)
         # The first scaffold token's id where ids are numbers: they follow the public ones.
         self.first_scaffold = max(vocab.values(), default=-1) + 1
@@ -97,6 +103,11 @@ class Model:
         """
         if self._numbers is None:
             n_prefix = len(self.settings.get("continuing_subword_prefix", ""))
+            if self.steps is not None:
+                history = steps_as_numbers(self.steps, self.vocab | self._scaffold_ids, n_prefix)
+                no_rules = rules_of([], self.vocab, self._scaffold_ids, n_prefix)
+                self._numbers = Numbers(ids_of_bytes(self.vocab), no_rules, {}, history)
+                return self._numbers
             public = ([self.vocab[part] for part in parts] for parts in self.demolish.values())
             self._numbers = Numbers(
                 byte_ids=ids_of_bytes(self.vocab),
@@ -154,7 +165,7 @@ class ModelOfFiles(Model):
     """
 
     def __init__(self, reader: ModelReader, scaffold_json: bytes, settings: dict[str, Any]) -> None:
-        self.settings = settings
+        self.settings, self.steps = settings, None
         self.n_tokens, self.first_scaffold = reader.n_tokens, reader.first_scaffold
         replacements = reader.replacements
         self.n_scaffolds = len(replacements[1])

@@ -19,6 +19,7 @@ from hf_scaffold.engine.bare import BareEncoder
 from hf_scaffold.engine.definition import MODEL_SETTINGS, AddedToken, Definition
 from hf_scaffold.engine.model import Model
 from hf_scaffold.native.contract import Caller
+from hf_scaffold.text.steps import steps_from_json
 
 Ids = NDArray[np.int32]
 Ends = NDArray[np.int64]
@@ -293,6 +294,7 @@ def model_of(tokenizer: Caller, backend: Tokenizer) -> Model:
         scaffold["merges"],
         scaffold["demolish"],
         {name: value for name in MODEL_SETTINGS if (value := getattr(backend.model, name))},
+        steps_from_json(scaffold["steps"]) if "steps" in scaffold else None,
     )
 
 

@@ -18,6 +18,7 @@ from hf_scaffold.engine.encoder import Encoder
 from hf_scaffold.errors import ConfigurationError
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
 from hf_scaffold.text.pre_tokenizers import pre_tokenizer_of
+from hf_scaffold.text.steps import steps_as_json, steps_from_json
 from hf_scaffold.text.symbols import BYTE_TOKENS, Affixes
 from hf_scaffold.tokenizer.decoders import decoder_for
 from hf_scaffold.training.artifact import ScaffoldBPE
@@ -106,12 +107,13 @@ def backend_for(bpe: ScaffoldBPE, flagged: Mapping[str, AddedToken] = MappingPro
 def scaffold_for(bpe: ScaffoldBPE) -> dict[str, Any]:
     """The content of scaffold.json."""
     return {
-        "version": 1,
+        "version": 1 if bpe.steps is None else 2,
         "merges": [list(pair) for pair in bpe.merges],
         "demolish": {token: list(parts) for token, parts in bpe.demolish_map.items()},
         "raw_agreement": None,
         **bpe.raw_agreements,
         "training": bpe.training,
+        **({} if bpe.steps is None else {"steps": steps_as_json(bpe.steps)}),
     }
 
 
@@ -154,6 +156,7 @@ def artifact_of(tokenizer: ScaffoldTokenizerFast) -> ScaffoldBPE:
         raw_agreement_merges_only=scaffold.get("raw_agreement_merges_only"),
         raw_agreement_unseen=scaffold.get("raw_agreement_unseen"),
         training=scaffold.get("training"),
+        steps=steps_from_json(scaffold["steps"]) if "steps" in scaffold else None,
         **settings,
     )
     return bpe if bpe._raw_merges == raw_merges else replace(bpe, raw_splits={}, raw_merges=raw_merges)

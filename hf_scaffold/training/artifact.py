@@ -24,6 +24,7 @@ from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ArtifactError, ConfigurationError
 from hf_scaffold.text.byte_level import bytes_to_symbols
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
+from hf_scaffold.text.steps import steps_as_json
 from hf_scaffold.training.agreement import Trained, measure, measure_training_text
 from hf_scaffold.training.checks import check
 from hf_scaffold.training.files import (
@@ -33,6 +34,7 @@ from hf_scaffold.training.files import (
     LOG_FILE,
     MERGES_FILE,
     MERGES_JSON_FILE,
+    VERSION_WITH_STEPS,
     VOCAB_FILE,
     merge_list,
     merges_text,
@@ -41,6 +43,7 @@ from hf_scaffold.training.files import (
     read_log,
     read_merges,
     read_merges_json,
+    read_steps,
     read_vocab,
     token_lists,
 )
@@ -83,6 +86,9 @@ class ScaffoldBPE(Encoders):
             (docs/algorithm.md).
         raw_merges: All rules of `raw_model` in rank order, in place of raw_splits (see `with_every_split`);
             None where raw_splits decide.
+        steps: Of PickyBPE, what `encode` does in place of merging by rank and demolishing: merges, as pairs,
+            and removals, as `Removed`, in the order of training. merges are then each token's first rule,
+            and removed tokens are in place of scaffold tokens. Else None.
     Raises:
         ArtifactError: the parts contradict each other.
     Example:
@@ -233,7 +239,11 @@ class ScaffoldBPE(Encoders):
         """
         measured = copy.copy(self)
         trained = None if loop is None else Trained(self, counts, loop)
-        found = measure_training_text(self, counts, frequencies, trained)
+        found: Iterable[float | None] = (
+            measure_training_text(self, counts, frequencies, trained)
+            if self.steps is None
+            else measure(self, counts)
+        )
         for name, share in zip(AGREEMENTS, found, strict=True):
             object.__setattr__(measured, name, share)
         return measured
@@ -314,7 +324,7 @@ class ScaffoldBPE(Encoders):
         [left, right], and demolish.json says so.
         """
         demolish = {
-            "version": FORMAT_VERSION,
+            "version": FORMAT_VERSION if self.steps is None else VERSION_WITH_STEPS,
             "special_tokens": self.special_tokens,
             "pretokenizer": json.loads(self.pre_tokenizer.to_json()),
             "raw_agreement": None,
@@ -326,6 +336,8 @@ class ScaffoldBPE(Encoders):
         }
         if self.raw_merges is not None:
             demolish["raw_merges"] = self.raw_merges
+        if self.steps is not None:
+            demolish["steps"] = steps_as_json(self.steps)
         if self.by_character:
             demolish |= {name: getattr(self, name) for name in CHARACTER_SETTINGS}
         merges_file, merges = MERGES_FILE, merges_text(self.merges)
@@ -370,9 +382,10 @@ class ScaffoldBPE(Encoders):
     def _read(cls, folder: Path) -> ScaffoldBPE:
         path = folder / DEMOLISH_FILE
         demolish = read_json(path)
-        if (version := demolish.get("version")) != FORMAT_VERSION:
+        expected = VERSION_WITH_STEPS if "steps" in demolish else FORMAT_VERSION
+        if (version := demolish.get("version")) != expected:
             raise ArtifactError(
-                f"{path}: format version {shown(version)} is unknown; this release reads {FORMAT_VERSION}"
+                f"{path}: format version {shown(version)} is unknown; this release reads {expected}"
             )
         as_json = demolish.get("merges_file") == MERGES_JSON_FILE
         try:
@@ -393,6 +406,7 @@ class ScaffoldBPE(Encoders):
                 **{name: demolish[name] for name in CHARACTER_SETTINGS if name in demolish},
                 training=demolish.get("training"),  # files of older releases have none
                 log=read_log(folder) if demolish.get("log_file") == LOG_FILE else None,
+                steps=read_steps(demolish, path),
             )
         except KeyError as error:
             raise ArtifactError(f"{path}: the entry {error} is missing") from None

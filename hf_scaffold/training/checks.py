@@ -13,6 +13,7 @@ import numpy as np
 from hf_scaffold._utils.strict_json import shown, why_not_json
 from hf_scaffold.errors import ArtifactError
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
+from hf_scaffold.text.steps import Removed, step_violations
 from hf_scaffold.text.symbols import NO_AFFIXES, Pair
 from hf_scaffold.training.log import TrainingLog
 from hf_scaffold.training.parts import AGREEMENTS, CHARACTER_SETTINGS, Parts, derive_demolish_map
@@ -33,6 +34,7 @@ def check(bpe: Parts) -> None:
     _check_raw_splits(bpe)
     _check_raw_merges(bpe)
     _check_raw_agreements(bpe)
+    _check_steps(bpe)
     _check_training(bpe)
     _check_log(bpe)
 
@@ -51,6 +53,7 @@ def _check_types(bpe: Parts) -> None:
         "raw_merges": bpe.raw_merges is None
         or (isinstance(bpe.raw_merges, list) and are_tokens(bpe.raw_merges, pairs=True)),
         **{name: type(getattr(bpe, name)) in (int, float, NoneType) for name in AGREEMENTS},
+        "steps": bpe.steps is None or _are_steps(bpe.steps),
         "stop_reason": isinstance(bpe.stop_reason, str | None),
         "unk_token": isinstance(bpe.unk_token, str | None),
         "fuse_unk": isinstance(bpe.fuse_unk, bool),
@@ -69,6 +72,15 @@ def _check_types(bpe: Parts) -> None:
 
 def _maps_to_tokens(value: object, pairs: bool = False) -> bool:
     return isinstance(value, dict) and _are_all(value, str) and are_tokens([*value.values()], pairs)
+
+
+def _are_steps(steps: object) -> bool:
+    if not isinstance(steps, list):
+        return False
+    removals = [step for step in steps if isinstance(step, Removed)]
+    merges = [step for step in steps if not isinstance(step, Removed)]
+    are_removed = all(isinstance(step.token, str) and step.parts for step in removals)
+    return are_removed and are_tokens(merges, pairs=True) and are_tokens([step.parts for step in removals])
 
 
 def are_tokens(rows: list[Any], pairs: bool = False) -> bool:
@@ -265,6 +277,14 @@ def _check_raw_agreements(bpe: Parts) -> None:
     for name, share in bpe.raw_agreements.items():
         if not 0 <= share <= 1:
             raise ArtifactError(f"{name}: {share} is not a share between 0 and 1")
+
+
+def _check_steps(bpe: Parts) -> None:
+    if bpe.steps is None:
+        return
+    mergeable = bpe.vocab.keys() - {*bpe.fixed_tokens}
+    for violation in step_violations(bpe.steps, mergeable, len(bpe.affixes.prefix)):
+        raise ArtifactError(violation)
 
 
 def _check_training(bpe: Parts) -> None:

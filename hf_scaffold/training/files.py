@@ -9,11 +9,13 @@ from typing import Any
 
 from hf_scaffold._utils.strict_json import parse, shown
 from hf_scaffold.errors import ArtifactError
+from hf_scaffold.text.steps import Step, steps_from_json
 from hf_scaffold.text.symbols import Pair
 from hf_scaffold.training.checks import are_tokens
 from hf_scaffold.training.log import TrainingLog
 
 FORMAT_VERSION = 1
+VERSION_WITH_STEPS = 2  # which releases that know no steps refuse
 VOCAB_FILE, MERGES_FILE, DEMOLISH_FILE = "vocab.json", "merges.txt", "demolish.json"
 LOG_FILE = "log.jsonl"
 MERGES_JSON_FILE = "merges.json"
@@ -112,3 +114,17 @@ def read_merges(path: Path) -> list[Pair]:
             )
         merges.append((left, right))
     return merges
+
+
+def read_steps(demolish: dict[str, Any], path: Path) -> list[Step] | None:
+    """The steps in demolish.json, if there are any.
+
+    Raises:
+        ArtifactError: one is of another form.
+    """
+    if "steps" not in demolish:
+        return None
+    try:
+        return steps_from_json(demolish["steps"])
+    except ValueError as error:
+        raise ArtifactError(f"{path}: {error}") from None

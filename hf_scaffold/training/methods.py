@@ -1,4 +1,4 @@
-"""The methods that take tokens out of a finished plain BPE, and which tokens each of them takes."""
+"""The methods by which a vocabulary is chosen; and what those take out of a plain BPE that train it first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Mask = NDArray[np.bool_]
 
-METHODS = ("scaffold", "bpe", "trimmed", "leaf")
+METHODS = ("scaffold", "bpe", "trimmed", "leaf", "picky")
 # These train more tokens than are kept.
 WITH_SURPLUS = ("trimmed", "leaf")
 

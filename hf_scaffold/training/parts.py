@@ -19,6 +19,7 @@ from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold.errors import ArtifactError
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, all_symbols_to_bytes, ids_of_bytes, symbols_to_bytes
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
+from hf_scaffold.text.steps import Step, steps_as_numbers
 from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes, Pair
 from hf_scaffold.training.log import TrainingLog
 
@@ -55,6 +56,7 @@ class Parts:
     raw_agreement_merges_only: float | None = None
     raw_agreement_unseen: float | None = None
     raw_merges: list[Pair] | None = None
+    steps: list[Step] | None = None
 
     @property
     def vocab_size(self) -> int:
@@ -125,7 +127,10 @@ class Encoders(Parts):
     @cached_property
     def pretoken_encoder(self) -> PretokenEncoder:
         """The exact encoder, over arrays of pre-tokens."""
-        return self._pretoken_encoder(self.rules, self._demolished_ids, {}, self.vocab)
+        if self.steps is None:
+            return self._pretoken_encoder(self.rules, self._demolished_ids, {}, self.vocab)
+        history = steps_as_numbers(self.steps, self.vocab, len(self.affixes.prefix))
+        return self._pretoken_encoder(self.rules[:0], {}, {}, self.vocab, history)
 
     @cached_property
     def expanded_pretoken_encoder(self) -> PretokenEncoder:
@@ -215,14 +220,17 @@ class Encoders(Parts):
         replacements: dict[int, list[int]],
         wholes: dict[bytes, int],
         tokens: Iterable[str],
+        history: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None,
     ) -> PretokenEncoder:
         vocab = self.vocab
         if not self.by_character:
-            return PretokenEncoder(ids_of_bytes(vocab), rows, replacements, wholes)
+            return PretokenEncoder(ids_of_bytes(vocab), rows, replacements, wholes, history=history)
         characters = self.affixes.characters((token, vocab[token]) for token in tokens)
         unknown = -1 if self.unk_token is None else vocab[self.unk_token]
         first_byte = len(self.special_tokens) if self.byte_fallback else -1
-        return PretokenEncoder(characters, rows, replacements, wholes, unknown, self.fuse_unk, first_byte)
+        return PretokenEncoder(
+            characters, rows, replacements, wholes, unknown, self.fuse_unk, first_byte, history
+        )
 
     @cached_property
     def _raw_merges(self) -> list[Pair]:

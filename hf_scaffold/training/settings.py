@@ -62,8 +62,12 @@ class TrainingSettings:
             - "trimmed": plain BPE with more tokens, the rarest of which are demolished (Cognetta et al.
               2024);
             - "leaf": plain BPE with more tokens, from which the rarest that no other token is made of are
-              taken, one after another (Purason et al. 2025).
+              taken, one after another (Purason et al. 2025);
+            - "picky": PickyBPE (Chizhov et al. 2024), which removes a token when one merge uses up nearly all
+              of its occurrences, and splits the others.
         surplus: Of "trimmed" and "leaf": how many more tokens are merged, as a share of those that stay.
+        threshold: Of "picky": the share of a token's occurrences above which a merge removes it. At 1 none is
+            removed.
         every_split: Programs that read tokenizer.json alone agree more often: the plain BPE in it has every
             split of a token that needs scaffold tokens, not only the strongest (see
             `ScaffoldBPE.with_every_split`). The exact encoding is the same.
@@ -99,6 +103,7 @@ class TrainingSettings:
     scaffold: bool = True
     method: str = "scaffold"
     surplus: float = 0.1
+    threshold: float = 0.9
     every_split: bool = False
     log: bool = False
     show_progress: bool | Progress = False
@@ -110,7 +115,7 @@ class TrainingSettings:
             raise ConfigurationError(
                 f"scaffold=False is plain BPE, but method is {self.method!r}; leave one out"
             )
-        if self.log and self.chosen_method in WITH_SURPLUS:
+        if self.log and self.chosen_method not in ("scaffold", "bpe"):
             raise ConfigurationError(f"log=True goes with scaffold and bpe, not with method={self.method!r}")
 
     @property
@@ -153,6 +158,7 @@ class TrainingSettings:
         names = ["vocab_size", "min_frequency", "limit_alphabet", "max_token_length", "scaffold"]
         names += ["method"] * (self.chosen_method not in ("scaffold", "bpe"))
         names += ["surplus"] * (self.chosen_method in WITH_SURPLUS)
+        names += ["threshold"] * (self.chosen_method == "picky")
         return {name: getattr(self, name) for name in names} | {"scaffold": self.chosen_method == "scaffold"}
 
 
@@ -175,6 +181,7 @@ class TrainingOptions(TypedDict, total=False):
     scaffold: bool
     method: str
     surplus: float
+    threshold: float
     every_split: bool
     log: bool
     show_progress: bool | Progress
@@ -202,7 +209,7 @@ def _checked(field: Field[Any], value: Any) -> Any:
             return string(name, value)
         case "method":
             return one_of(name, value, METHODS)
-        case "surplus":
+        case "surplus" | "threshold":
             return share(name, value)
         case "show_progress":
             return progress(value, "tokens, vocab_size")

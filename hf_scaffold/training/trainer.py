@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop
+from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop, PickyMergeLoop
 from hf_scaffold._utils.arguments import (
     knows_its_arguments,
     progress_shown,
@@ -22,6 +23,7 @@ from hf_scaffold.counting.characters import Characters, choose_alphabet
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, CorpusError, VocabSizeError
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
+from hf_scaffold.text.steps import Removed, Step
 from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Pair
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.log import TrainingLog, with_merges
@@ -184,8 +186,15 @@ def _merge_loop(
     not_merged = [*specials, *byte_tokens]
     alphabet, ids = corpus.alphabet(characters, first_id=len(not_merged))
     _check_fixed_tokens(specials, [*byte_tokens, *alphabet], min(sizes))
-    kind = AmbiguousMergeLoop if corpus.spell_affixes() else MergeLoop
     n_fixed = len(not_merged) + len(alphabet)
+    kind: Callable[..., MergeLoop] = AmbiguousMergeLoop if corpus.spell_affixes() else MergeLoop
+    encodes = is_whole and kind is MergeLoop
+    if settings.chosen_method == "picky":
+        if kind is AmbiguousMergeLoop:
+            raise ConfigurationError(
+                "method='picky' can't train where the text spells the affixes; choose others"
+            )
+        kind = partial(PickyMergeLoop, threshold=settings.threshold)
     loop = kind(
         corpus.keys,
         corpus.offsets,
@@ -200,7 +209,7 @@ def _merge_loop(
         rare_below=hardly_reached(counts, settings.n_to_merge(max(sizes), n_fixed) - n_fixed),
         ids=ids,
     )
-    return loop, n_fixed, is_whole and kind is MergeLoop
+    return loop, n_fixed, encodes
 
 
 def hardly_reached(counts: PreTokenCounts, n_normal: int) -> int:
@@ -243,6 +252,7 @@ class _Learned(NamedTuple):
         merges: The rules in rank order, as strings.
         rules: int32 (n, 2): each token's first rule; -1 for fixed tokens.
         removal: Which tokens have no id, which are gone, and how often each token occurs.
+        steps: Of PickyBPE, what was merged and removed in order; else None.
         is_of_loop: Whether the loop itself has taken out all that is.
     """
 
@@ -251,6 +261,7 @@ class _Learned(NamedTuple):
     merges: list[Pair]
     rules: NDArray[np.int32]
     removal: Removal
+    steps: list[Step] | None
     is_of_loop: bool
 
     @classmethod
@@ -262,13 +273,14 @@ class _Learned(NamedTuple):
         if settings.chosen_method not in WITH_SURPLUS:
             none = np.zeros(len(tokens), bool)
             found = Removal(np.array(loop.scaffolds, bool), none, frequencies)
-            return cls(tokens, texts, merges, rules, found, True)
+            steps = _steps(loop, tokens) if isinstance(loop, PickyMergeLoop) else None
+            return cls(tokens, texts, merges, rules, found, steps, steps is None)
         found = removal(settings.chosen_method, rules, frequencies, settings.vocab_size)
         gone = {tokens[token] for token in np.flatnonzero(found.dropped)}
         if gone:
             made = settings.affixes.join_all(merges)
             merges = [pair for pair, token in zip(merges, made, strict=True) if token not in gone]
-        return cls(tokens, texts, merges, rules, found, False)
+        return cls(tokens, texts, merges, rules, found, None, False)
 
     @property
     def occurrences(self) -> dict[str, int]:
@@ -323,7 +335,22 @@ def _artifact(
         stop_reason=_stop_reason(outcome, len(normal), settings),
         training=_record(counts, settings),
         log=_training_log(loop) if settings.log else None,
+        steps=learned.steps,
     )
+
+
+def _steps(loop: PickyMergeLoop, tokens: list[str]) -> list[Step]:
+    rows, parts = loop.history
+    spelled = [tokens[part] for part in parts.tolist()]
+    steps: list[Step] = []
+    begin = 0
+    for left, right, end in rows.tolist():
+        if right >= 0:
+            steps.append((tokens[left], tokens[right]))
+        else:
+            steps.append(Removed(tokens[left], tuple(spelled[begin:end])))
+            begin = end
+    return steps
 
 
 def _record(counts: PreTokenCounts, settings: TrainingSettings) -> dict[str, Any]:

@@ -1,15 +1,22 @@
 """Other methods than Scaffold-BPE against their definitions, spelled out in oracle.py."""
 
+import contextlib
+import json
+import pickle
 import warnings
 
+import numpy as np
 import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_runs import runs
+from random_runs import many_counts, runs
 
 import hf_scaffold as hs
-from hf_scaffold.errors import ConfigurationError
+from hf_scaffold._core.pretoken_encoder import PretokenEncoder
+from hf_scaffold._core.trainer import PickyMergeLoop
+from hf_scaffold.errors import ArtifactError, ConfigurationError
+from hf_scaffold.text.steps import Removed
 from hf_scaffold.training.checks import check
 
 CORPUS = ["the zones of Arizona have a zoo", "zone by zone", "hugs and pugs", "a bun, a pun, a pug"] * 5
@@ -96,6 +103,168 @@ def test_a_saved_tokenizer_encodes_as_its_artifact(method, tmp_path):
     words = [*counts]
     assert [encoder.encode(word.decode()) for word in words] == bpe.encode(words)
     assert bpe.training["settings"]["method"] == method
+
+
+thresholds = st.sampled_from([0.0, 0.3, 0.5, 0.7, 0.9, 1.0])
+
+
+def steps_of(bpe):
+    """The steps as the oracle spells them."""
+    return [(step.token, None, *step.parts) if isinstance(step, Removed) else step for step in bpe.steps]
+
+
+@given(runs(scaffold=False), thresholds, st.data())
+@settings(max_examples=400, deadline=None)
+def test_picky_takes_the_steps_of_the_slow_reference(run, threshold, data):
+    counts, vocab_size, options = run
+    options.pop("scaffold")
+    reference = oracle.train_picky(
+        {tuple(text): n for text, n in counts.items()}, vocab_size, threshold=threshold, **options
+    )
+    bpe = train(counts, vocab_size, method="picky", threshold=threshold, **options)
+    assert (bpe.tokens, bpe.scaffold_tokens) == (reference.present, reference.removed)
+    assert steps_of(bpe) == reference.steps
+    texts = [*texts_of(bpe, data), *counts]
+    encoded = bpe.encode([text.encode() for text in texts])
+    for text, ids in zip(texts, encoded, strict=True):
+        assert [bpe.tokens[i] for i in ids] == oracle.encode_picky(text, reference.steps)
+    in_training = [[bpe.tokens[i] for i in ids] for ids in encoded[-len(counts) :]]
+    assert in_training == [symbols for symbols, _ in reference.sequences]
+
+
+@given(runs(scaffold=False), thresholds, many_counts, st.integers(0, 40))
+@settings(max_examples=200, deadline=None)
+def test_rare_pairs_may_wait_in_picky(run, threshold, rare_below, smaller):
+    """However many pairs the index leaves out, and wherever the run pauses, each step stays the same."""
+    counts, vocab_size, options = run
+    alphabet = sorted(set("".join(counts)))
+    fixed = [*options["special_tokens"], *alphabet]
+    loops = [
+        PickyMergeLoop(
+            np.array([fixed.index(letter) for text in counts for letter in text], np.int32),
+            np.cumsum([0, *map(len, counts)]),
+            np.array([*counts.values()], np.int64),
+            [token.encode() for token in fixed],
+            len(options["special_tokens"]),
+            options["min_frequency"],
+            options["max_token_length"] or 0,
+            False,
+            rare_below=least,
+            threshold=threshold,
+        )
+        for least in (1, rare_below)
+    ]
+    loops[0].run(vocab_size)
+    for size in (max(0, vocab_size - smaller), vocab_size):
+        loops[1].run(size)
+    assert all(map(np.array_equal, *(loop.history for loop in loops)))
+    assert loops[0].frequencies == loops[1].frequencies
+
+
+def test_picky_with_nothing_removed_is_plain_bpe():
+    counts = hs.count(CORPUS)
+    plain, picky = hs.train(counts, 270, method="bpe"), hs.train(counts, 270, method="picky", threshold=1)
+    assert (picky.merges, picky.vocab, picky.steps) == (plain.merges, plain.vocab, plain.merges)
+    assert picky.encode([*counts]) == plain.encode([*counts])
+
+
+def test_a_removed_token_comes_back():
+    """The merge of ab and c uses up 9 of 12 ab, which is removed; then a and b are merged again."""
+    bpe = train({"abc": 9, "ab": 3}, 6, method="picky", threshold=0.7)
+    assert bpe.steps == [("a", "b"), ("ab", "c"), Removed("ab", ("a", "b")), ("a", "b")]
+    assert bpe.tokens == ["a", "b", "c", "ab", "abc"]
+    assert train({"abc": 9, "ab": 3}, 4, method="picky", threshold=0.7).tokens == ["a", "b", "c", "ab"]
+
+
+def picky_tokenizer(**options):
+    return hs.train(hs.count(CORPUS), 268, method="picky", threshold=0.6, **options)
+
+
+def test_picky_goes_through_files(tmp_path):
+    bpe = picky_tokenizer()
+    assert [step.token for step in bpe.steps if isinstance(step, Removed)]
+    bpe.save(tmp_path / "artifact")
+    assert hs.ScaffoldBPE.load(tmp_path / "artifact") == bpe
+    tokenizer = bpe.to_tokenizer()
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    loaded = hs.ScaffoldTokenizerFast.from_pretrained(tmp_path / "tokenizer")
+    encoder = hs.Encoder.from_pretrained(tmp_path / "tokenizer")
+    texts = [*CORPUS[:4], "zebras in Arizona? \u2603 hugs!", ""]
+    expected = bpe.encoder().encode_batch(texts)
+    words = [*hs.count(CORPUS)]
+    assert [encoder.encode(word.decode()) for word in words] == bpe.encode(words)
+    assert encoder.encode_batch(texts) == expected
+    for each in (tokenizer, loaded):
+        assert each(texts)["input_ids"] == expected
+        assert each.explain_path(texts).startswith("native")
+        assert [each.decode(ids) for ids in expected] == texts
+    assert pickle.loads(pickle.dumps(encoder)).encode_batch(texts) == expected
+    assert 0 < bpe.raw_agreement <= 1
+    assert bpe.raw_agreement_unseen is None
+
+
+@pytest.mark.parametrize(("prefix", "suffix"), [("", ""), ("##", ""), ("", "</w>")])
+def test_picky_on_characters(prefix, suffix):
+    counts = hs.count(CORPUS, alphabet="chars", pre_tokenizer="bert")
+    affixes = {"continuing_subword_prefix": prefix or None, "end_of_word_suffix": suffix or None}
+    bpe = hs.train(counts, 33, method="picky", threshold=0.6, unk_token="[UNK]", **affixes)
+    for word, ids in zip(counts, bpe.encode([*counts]), strict=True):
+        symbols = oracle.symbols_of(word.decode(), prefix, suffix)
+        assert [bpe.tokens[i] for i in ids] == oracle.encode_picky(symbols, steps_of(bpe), prefix)
+
+
+def test_what_picky_can_not_do_is_said():
+    tokenizer = picky_tokenizer().to_tokenizer()
+    with pytest.raises(NotImplementedError, match="PickyBPE is encoded by hf_scaffold's own encoder alone"):
+        tokenizer._expanded()
+    tokenizer.dropout = 0.1
+    with pytest.raises(ValueError, match="PickyBPE has no dropout"):
+        tokenizer("hugs")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda content: content.update(version=1), "version is 1, not 2"),
+        (lambda content: content["steps"].append(["q", "zz"]), "names or makes 'zz', which is no token"),
+        (lambda content: content["steps"].append(["q"]), "neither a merge nor a removal"),
+        (lambda content: content["steps"].append({"removed": "th", "parts": []}), "neither a merge nor a"),
+        (lambda content: content["steps"].append({"removed": "th", "parts": ["t"]}), "splits 'th' into what"),
+        (lambda content: content.update(steps="steps"), "steps must be a list"),
+    ],
+)
+def test_steps_that_fit_nothing_are_refused(change, message, tmp_path):
+    picky_tokenizer().to_tokenizer().save_pretrained(tmp_path)
+    path = tmp_path / "scaffold.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+    with pytest.raises(ArtifactError, match=message):
+        hs.Encoder.from_pretrained(tmp_path)
+    with pytest.raises((ValueError, OSError), match=message):
+        hs.ScaffoldTokenizerFast.from_pretrained(tmp_path)
+
+
+def test_steps_of_any_lengths_stay_inside_their_pre_token():
+    """Numbers that no training makes: compiled code takes them, or refuses them by name."""
+    symbols = np.full(256, -1, np.int32)
+    symbols[[97, 98]] = 0, 1
+    none = np.zeros((0, 3), np.int32)
+    longer = [[0, 1, 2], [2, -1, 3]], [0, 1, 0]  # ab, removed, becomes a b a
+    doubling = [[0, 1, 2], *([2, 2, 2] for _ in range(80)), [2, -1, 1]], [2]
+    of_itself = [[0, 1, 0], [0, 1, 0], [0, -1, 2]], [0, 1]
+    for rows, parts in (longer, doubling, of_itself):
+        history = np.array(rows, np.int32), np.array(parts, np.int32)
+        encoder = PretokenEncoder(symbols, none, {}, {}, history=history)
+        with contextlib.suppress(ValueError):
+            encoder.encode(b"abababab" * 20, np.array([0, 160]))
+    history = tuple(np.array(part, np.int32) for part in longer)
+    encoder = PretokenEncoder(symbols, none, {}, {}, history=history)
+    with pytest.raises(ValueError, match="are not as long as the token"):
+        encoder.encode(b"ab", np.array([0, 2]))
+    wrong = np.array([[0, -1, 4]], np.int32), np.array([0], np.int32)
+    with pytest.raises(ValueError, match="step 0 has the parts from 0 to 4 of 1"):
+        PretokenEncoder(symbols, none, {}, {}, history=wrong)
 
 
 def test_plain_bpe_has_two_names():

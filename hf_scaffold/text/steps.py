@@ -1,0 +1,104 @@
+"""The steps of a training that also takes tokens out again: as objects, as JSON and as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import chain
+from typing import Any, NamedTuple
+
+from hf_scaffold._utils.strict_json import shown
+from hf_scaffold.text.symbols import Pair
+
+
+class Removed(NamedTuple):
+    """A token is taken out: each of its occurrences becomes these parts, which spell it."""
+
+    token: str
+    parts: tuple[str, ...]
+
+
+Step = Pair | Removed  # a pair is merged
+
+
+def steps_as_json(steps: Sequence[Step]) -> list[Any]:
+    """For JSON: a merge as [left, right], a removal as {"removed": token, "parts": [...]}.
+
+    Example:
+        >>> steps_as_json([("a", "b"), Removed("ab", ("a", "b"))])
+        [['a', 'b'], {'removed': 'ab', 'parts': ['a', 'b']}]
+    """
+    return [
+        {"removed": step.token, "parts": list(step.parts)} if isinstance(step, Removed) else list(step)
+        for step in steps
+    ]
+
+
+def steps_from_json(value: Any) -> list[Step]:
+    """What `steps_as_json` made.
+
+    Raises:
+        ValueError: it is of another form; names the first step that is.
+    """
+    if not isinstance(value, list):
+        raise ValueError(f"steps must be a list, not {shown(value)}")
+    return [_step(number, entry) for number, entry in enumerate(value)]
+
+
+def _step(number: int, entry: Any) -> Step:
+    if isinstance(entry, list) and len(entry) == 2 and _are_tokens(entry):
+        return entry[0], entry[1]
+    if isinstance(entry, dict) and entry.keys() == {"removed", "parts"}:
+        token, parts = entry["removed"], entry["parts"]
+        if isinstance(parts, list) and parts and _are_tokens([token, *parts]):
+            return Removed(token, tuple(parts))
+    raise ValueError(f"steps[{number}] is {shown(entry)}, neither a merge nor a removal")
+
+
+def _are_tokens(values: list[Any]) -> bool:
+    return all(isinstance(value, str) and value for value in values)
+
+
+def step_violations(steps: Sequence[Step], tokens: Set[str], n_prefix: int) -> Iterator[str]:
+    """Steps that name or make a token that isn't there, or parts that spell something else."""
+    for number, step in enumerate(steps):
+        left, rest = (step.parts[0], step.parts[1:]) if isinstance(step, Removed) else (step[0], step[1:])
+        spelled = left + "".join(part[n_prefix:] for part in rest)
+        for token in (left, *rest, spelled):
+            if token not in tokens:
+                yield f"steps[{number}] names or makes {shown(token)}, which is no token"
+        if isinstance(step, Removed) and spelled != step.token:
+            yield f"steps[{number}] splits {shown(step.token)} into what spells {shown(spelled)}"
+
+
+def steps_as_numbers(steps: Sequence[Step], ids: Mapping[str, int], n_prefix: int) -> tuple[Any, Any]:
+    """The steps as compiled code takes them.
+
+    Args:
+        steps: In order.
+        ids: Every token's id, those of removed tokens included.
+        n_prefix: Characters that a token which continues a pre-token begins with.
+    Returns:
+        int32 (n, 3), each step's left, right and merged token, or of a removal the token, -1 and where its
+        parts end among all parts; and int32, those.
+    Raises:
+        KeyError: a token has no id.
+    Example:
+        >>> steps = [("a", "b"), Removed("ab", ("a", "b"))]
+        >>> rows, parts = steps_as_numbers(steps, {"a": 0, "b": 1, "ab": 2}, 0)
+        >>> rows.tolist(), parts.tolist()
+        ([[0, 1, 2], [2, -1, 2]], [0, 1])
+    """
+    import numpy as np
+
+    rows, n_parts = [], 0
+    for step in steps:
+        if isinstance(step, Removed):
+            n_parts += len(step.parts)
+            rows.append((ids[step.token], -1, n_parts))
+        else:
+            rows.append((ids[step[0]], ids[step[1]], ids[step[0] + step[1][n_prefix:]]))
+    parts = chain.from_iterable(step.parts for step in steps if isinstance(step, Removed))
+    return (
+        np.array(rows, np.int32).reshape(-1, 3),
+        np.fromiter(map(ids.__getitem__, parts), np.int32, n_parts),
+    )
