@@ -350,6 +350,28 @@ Scaffold = Annotated[
     bool,
     typer.Option("--scaffold/--no-scaffold", help="Train Scaffold-BPE, or plain BPE.", show_default=False),
 ]
+Method = Annotated[
+    str,
+    typer.Option(
+        metavar="METHOD",
+        autocompletion=_among("scaffold", "bpe", "trimmed", "leaf", "picky"),
+        help="Chooses the vocabulary: `scaffold`, `bpe`, `trimmed`, `leaf` or `picky` (docs/methods.md).",
+    ),
+]
+Surplus = Annotated[
+    float,
+    typer.Option(
+        metavar="SHARE",
+        help="How many more tokens to merge; the rarest go. (--method trimmed, leaf)",
+    ),
+]
+Threshold = Annotated[
+    float,
+    typer.Option(
+        metavar="SHARE",
+        help="Remove a token if a merge takes more of its occurrences than this. (--method picky)",
+    ),
+]
 EverySplit = Annotated[
     bool,
     typer.Option(
@@ -507,8 +529,12 @@ Baselines = Annotated[
     typer.Option(
         "--baseline",
         metavar="KIND",
-        autocompletion=_among("bpe", "wordpiece", "unigram", "sentencepiece-bpe", "sentencepiece-unigram"),
-        help="Train and compare bpe, wordpiece, unigram, sentencepiece-bpe or sentencepiece-unigram. "
+        autocompletion=_among(
+            *("bpe", "wordpiece", "unigram", "sentencepiece-bpe", "sentencepiece-unigram"),
+            *("trimmed", "leaf", "picky"),
+        ),
+        help="Train and compare bpe, wordpiece, unigram, sentencepiece-bpe, sentencepiece-unigram, "
+        "trimmed, leaf or picky. "
         "May be repeated; bpe is always there. [default: those without sentencepiece]",
         show_default=False,
     ),

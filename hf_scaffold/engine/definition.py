@@ -12,7 +12,7 @@ from hf_scaffold._core.model_reader import ModelReader
 from hf_scaffold._utils.strict_json import parse, shown
 from hf_scaffold.engine.model import Model, ModelOfFiles
 from hf_scaffold.errors import ArtifactError
-from hf_scaffold.text.steps import step_violations, steps_as_json, steps_from_json
+from hf_scaffold.methods.steps import step_violations, steps_as_json, steps_from_json
 
 # Above every public id: scaffold tokens have ids from here up where `tokenizers` merges.
 FIRST_SCAFFOLD_ID = 1 << 31

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from hf_scaffold._core.model_reader import ModelReader
 from hf_scaffold._core.text_encoder import rules_of
+from hf_scaffold.methods.steps import Step, steps_as_numbers
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, ids_of_bytes
-from hf_scaffold.text.steps import Step, steps_as_numbers
 from hf_scaffold.text.symbols import BYTE_TOKENS
 
 METASPACE = "▁"

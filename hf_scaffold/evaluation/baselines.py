@@ -45,6 +45,8 @@ _SAMPLE = 16_000_000  # bytes of text for SentencePiece's "unigram"; the trainer
 _MOMENT = 1 << 20  # bytes of text that others' trainers are done with in a second
 _LONGEST_WORD = 1000  # bytes; the default of 100 makes longer ones unknown
 
+# Methods of our own trainer. A report has them if they are asked for.
+RIVALS = ("trimmed", "leaf", "picky")
 # The kinds, with the tokens needed besides special ones: the bytes, in WordPiece also inside words; "<unk>".
 _SMALLEST = {
     "bpe": 256,
@@ -52,6 +54,7 @@ _SMALLEST = {
     "unigram": 256,
     "sentencepiece-bpe": 1 + 256,
     "sentencepiece-unigram": 1 + 256,
+    **dict.fromkeys(RIVALS, 256),
 }
 BASELINES: tuple[str, ...] = tuple(_SMALLEST)
 
@@ -77,7 +80,8 @@ def train_baseline(
               byte_fallback and split_digits. Its words are the counted pre-tokens, without line ends and
               tabs, which it leaves to bytes; a space is "▁". Its "unigram" needs the text, as a word is a
               candidate only if different characters follow it; it is trained on a sample of lines, spread
-              evenly, of 16 MB together.
+              evenly, of 16 MB together;
+            - "trimmed", "leaf", "picky": as `train` makes them (docs/methods.md).
         counts: With an alphabet of bytes. The trainers of `tokenizers` look at pre-tokens and their counts
             alone, so this equals training on the text.
         vocab_size: Tokens, special tokens included; fewer where candidates run out.
@@ -110,6 +114,10 @@ def train_baseline(
     if counts.pre_tokenizer.alphabet != "bytes":
         raise ConfigurationError("baselines are trained on bytes; count the corpus with alphabet='bytes'")
     require_vocab_size([kind], vocab_size, len(special_tokens))
+    if kind in RIVALS:
+        rival = train(counts, vocab_size, special_tokens=special_tokens, method=kind)
+        made: PreTrainedTokenizerFast = rival.to_tokenizer()
+        return made
     backend = _backend(kind, counts, corpus, vocab_size, special_tokens)
     backend.add_special_tokens([AddedToken(token, normalized=False) for token in special_tokens])
     from transformers import PreTrainedTokenizerFast

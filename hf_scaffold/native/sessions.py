@@ -18,8 +18,8 @@ from hf_scaffold._core.text_encoder import TextEncoder
 from hf_scaffold.engine.bare import BareEncoder
 from hf_scaffold.engine.definition import MODEL_SETTINGS, AddedToken, Definition
 from hf_scaffold.engine.model import Model
+from hf_scaffold.methods.steps import steps_from_json
 from hf_scaffold.native.contract import Caller
-from hf_scaffold.text.steps import steps_from_json
 
 Ids = NDArray[np.int32]
 Ends = NDArray[np.int64]

@@ -62,8 +62,11 @@ BASELINE_NAMES = {
     "unigram": "Unigram",
     "sentencepiece-bpe": "SentencePiece BPE",
     "sentencepiece-unigram": "SentencePiece Unigram",
+    "trimmed": "Trimmed BPE",
+    "leaf": "Leaf pruning",
+    "picky": "PickyBPE",
 }
-DEFAULT_BASELINES: tuple[str, ...] = tuple(kind for kind in BASELINES if "sentencepiece" not in kind)
+DEFAULT_BASELINES: tuple[str, ...] = ("bpe", "wordpiece", "unigram")
 
 FIGURE_TOKENS = 8  # of each kind in Figure 1
 SHORTEST_SHOWN = 3  # letters

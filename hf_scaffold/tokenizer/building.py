@@ -16,9 +16,9 @@ from tokenizers import AddedToken, Tokenizer
 from hf_scaffold._utils.arguments import refuse_unknown
 from hf_scaffold.engine.encoder import Encoder
 from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.methods.steps import steps_as_json, steps_from_json
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE
 from hf_scaffold.text.pre_tokenizers import pre_tokenizer_of
-from hf_scaffold.text.steps import steps_as_json, steps_from_json
 from hf_scaffold.text.symbols import BYTE_TOKENS, Affixes
 from hf_scaffold.tokenizer.decoders import decoder_for
 from hf_scaffold.training.artifact import ScaffoldBPE

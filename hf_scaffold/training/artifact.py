@@ -22,9 +22,9 @@ from hf_scaffold._utils.provided import provided
 from hf_scaffold._utils.strict_json import shown
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ArtifactError, ConfigurationError
+from hf_scaffold.methods.steps import steps_as_json
 from hf_scaffold.text.byte_level import bytes_to_symbols
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
-from hf_scaffold.text.steps import steps_as_json
 from hf_scaffold.training.agreement import Trained, measure, measure_training_text
 from hf_scaffold.training.checks import check
 from hf_scaffold.training.files import (

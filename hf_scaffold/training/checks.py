@@ -12,8 +12,8 @@ import numpy as np
 
 from hf_scaffold._utils.strict_json import shown, why_not_json
 from hf_scaffold.errors import ArtifactError
+from hf_scaffold.methods.steps import Removed, step_violations
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
-from hf_scaffold.text.steps import Removed, step_violations
 from hf_scaffold.text.symbols import NO_AFFIXES, Pair
 from hf_scaffold.training.log import TrainingLog
 from hf_scaffold.training.parts import AGREEMENTS, CHARACTER_SETTINGS, Parts, derive_demolish_map

@@ -9,7 +9,7 @@ from typing import Any
 
 from hf_scaffold._utils.strict_json import parse, shown
 from hf_scaffold.errors import ArtifactError
-from hf_scaffold.text.steps import Step, steps_from_json
+from hf_scaffold.methods.steps import Step, steps_from_json
 from hf_scaffold.text.symbols import Pair
 from hf_scaffold.training.checks import are_tokens
 from hf_scaffold.training.log import TrainingLog

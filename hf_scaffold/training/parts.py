@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from hf_scaffold._core import trainer
 from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold.errors import ArtifactError
+from hf_scaffold.methods.steps import Step, steps_as_numbers
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, all_symbols_to_bytes, ids_of_bytes, symbols_to_bytes
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
-from hf_scaffold.text.steps import Step, steps_as_numbers
 from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes, Pair
 from hf_scaffold.training.log import TrainingLog
 
@@ -135,6 +135,8 @@ class Encoders(Parts):
     @cached_property
     def expanded_pretoken_encoder(self) -> PretokenEncoder:
         """The first step alone, over arrays of pre-tokens: the ids in `vocab`, scaffold tokens included."""
+        if self.steps is not None:
+            return self.pretoken_encoder  # nothing is demolished afterwards
         return self._pretoken_encoder(self.rules, {}, {}, self.vocab)
 
     @cached_property

@@ -21,8 +21,8 @@ from hf_scaffold._utils.arguments import (
     whole,
 )
 from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.methods.surplus import METHODS, WITH_SURPLUS
 from hf_scaffold.text.symbols import Affixes
-from hf_scaffold.training.methods import METHODS, WITH_SURPLUS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -22,12 +22,12 @@ from hf_scaffold._utils.process import no_garbage_collection
 from hf_scaffold.counting.characters import Characters, choose_alphabet
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, CorpusError, VocabSizeError
+from hf_scaffold.methods.steps import Removed, Step
+from hf_scaffold.methods.surplus import WITH_SURPLUS, Removal, removal
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
-from hf_scaffold.text.steps import Removed, Step
 from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Pair
 from hf_scaffold.training.artifact import ScaffoldBPE
 from hf_scaffold.training.log import TrainingLog, with_merges
-from hf_scaffold.training.methods import WITH_SURPLUS, Removal, removal
 from hf_scaffold.training.parts import derive_demolish_map, every_split, strongest_splits
 from hf_scaffold.training.settings import (
     TrainingOptions,

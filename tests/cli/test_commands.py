@@ -21,6 +21,7 @@ import hf_scaffold as hs
 from hf_scaffold.adapting import embeddings
 from hf_scaffold.cli import commands, demo, errors, terminal, workflow
 from hf_scaffold.evaluation import inspection
+from hf_scaffold.methods.surplus import METHODS
 from hf_scaffold.shards.files import FORMATS as SHARD_FORMATS
 from hf_scaffold.tables.parts import Parts
 from hf_scaffold.text.pre_tokenizers import PRESETS
@@ -216,6 +217,7 @@ def test_help_tells_the_exit_codes(succeed):
         ("hf-scaffold export --format ", ["sentencepiece", "tiktoken", "gguf", "raw"]),
         ("hf-scaffold adapt --init ", [*embeddings.INITIALIZERS]),
         ("hf-scaffold report --baseline ", [*hs.BASELINES]),
+        ("hf-scaffold train --method ", [*METHODS]),
     ],
 )
 def test_shells_complete_the_last_word(line, expected, program):

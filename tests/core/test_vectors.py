@@ -64,7 +64,7 @@ def files(tmp_path_factory):
     folder, dice = tmp_path_factory.mktemp("vectors"), random.Random(0)
     texts = texts_of(dice)
     bpe = hs.train(hs.count([text.decode() for text in texts]), 2000)
-    byte_ids, rules, _ = bpe.encoder()._definition.model.numbers
+    byte_ids, rules, *_ = bpe.encoder()._definition.model.numbers
     (folder / "texts").write_bytes(b"".join(struct.pack("<I", len(text)) + text for text in texts))
     (folder / "model").write_bytes(np.array(byte_ids, "<i4").tobytes() + np.array(rules, "<i4").tobytes())
     (folder / "lines").write_bytes(b"\n".join(lines_of(dice, texts)))

@@ -16,7 +16,7 @@ import hf_scaffold as hs
 from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold._core.trainer import PickyMergeLoop
 from hf_scaffold.errors import ArtifactError, ConfigurationError
-from hf_scaffold.text.steps import Removed
+from hf_scaffold.methods.steps import Removed
 from hf_scaffold.training.checks import check
 
 CORPUS = ["the zones of Arizona have a zoo", "zone by zone", "hugs and pugs", "a bun, a pun, a pug"] * 5
@@ -203,14 +203,39 @@ def test_picky_goes_through_files(tmp_path):
     assert bpe.raw_agreement_unseen is None
 
 
-@pytest.mark.parametrize(("prefix", "suffix"), [("", ""), ("##", ""), ("", "</w>")])
-def test_picky_on_characters(prefix, suffix):
+@pytest.mark.parametrize(("prefix", "suffix", "size"), [("", "", 33), ("##", "", 48), ("", "</w>", 43)])
+def test_picky_on_characters(prefix, suffix, size):
     counts = hs.count(CORPUS, alphabet="chars", pre_tokenizer="bert")
     affixes = {"continuing_subword_prefix": prefix or None, "end_of_word_suffix": suffix or None}
-    bpe = hs.train(counts, 33, method="picky", threshold=0.6, unk_token="[UNK]", **affixes)
+    bpe = hs.train(counts, size, method="picky", threshold=0.6, unk_token="[UNK]", **affixes)
     for word, ids in zip(counts, bpe.encode([*counts]), strict=True):
         symbols = oracle.symbols_of(word.decode(), prefix, suffix)
         assert [bpe.tokens[i] for i in ids] == oracle.encode_picky(symbols, steps_of(bpe), prefix)
+
+
+def test_affixes_that_the_text_spells_are_refused():
+    counts = hs.count(["a##b ##b"], alphabet="chars", pre_tokenizer="whitespace")
+    with pytest.raises(ConfigurationError, match="can't train where the text spells the affixes"):
+        hs.train(counts, 40, method="picky", continuing_subword_prefix="##")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda tokenizer: hs.extend(tokenizer, CORPUS, 300), lambda tokenizer: hs.prune(tokenizer, CORPUS, 260)],
+)
+def test_what_takes_merges_refuses_picky(change):
+    with pytest.raises(ConfigurationError, match="is one of PickyBPE, which also removes tokens"):
+        change(picky_tokenizer().to_tokenizer())
+
+
+@pytest.mark.parametrize("kind", ["trimmed", "leaf", "picky"])
+def test_methods_are_compared_by_name(kind):
+    counts = hs.count(CORPUS)
+    made = hs.train_baseline(kind, counts, 268)
+    assert made(CORPUS)["input_ids"] == hs.train(counts, 268, method=kind).to_tokenizer()(CORPUS)["input_ids"]
+    assert hs.evaluate(made, CORPUS).vocab_size == 268
+    name = {"trimmed": "Trimmed BPE", "leaf": "Leaf pruning", "picky": "PickyBPE"}[kind]
+    assert name in hs.make_report(CORPUS, 268, baselines=[kind]).to_markdown()
 
 
 def test_what_picky_can_not_do_is_said():
