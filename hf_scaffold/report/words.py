@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hf_scaffold.evaluation.comparison import VocabularyChange
 from hf_scaffold.evaluation.tables import HELD_OUT, TRAIN
 from hf_scaffold.report.facts import Facts, ReportText
 from hf_scaffold.report.passages import Passage
@@ -98,14 +99,22 @@ def verdict(report: Facts) -> tuple[str, str]:
         f"On this text, Scaffold-BPE replaces {len(change.removed):,} of plain BPE's {n_tokens:,} tokens. In "
         f"the training text, the new ones occur {means}. The {where} takes {percent(abs(saved), 2)} "
         f"{'fewer' if saved >= 0 else 'more'} tokens.",
-        f"{_conclusion((change.gain or 0) if change.mean_removed else 1, saved)}.",
+        f"{_conclusion(_gain(change), _gain(report.changes[measured]), saved)}.",
     )
 
 
-def _conclusion(gain: float, saved: float) -> str:
-    if gain <= 0:
+def _gain(change: VocabularyChange) -> float:
+    """How much more often the added tokens occur; if the removed ones never do, as if twice as often."""
+    return (change.gain or 0) if change.mean_removed else float(change.mean_added > 0)
+
+
+def _conclusion(trained: float, gain: float, saved: float) -> str:
+    """What follows from the gain in the training text, that in the text measured, and the tokens saved there."""
+    if trained <= 0:
         return "There is nothing to gain in how evenly tokens are used"
     used = "A model sees rare tokens more often"
+    if gain <= 0:
+        used = "Only in the training text are rare tokens seen more often, not in the held-out text"
     if abs(saved) < PRACTICALLY_ALIKE:
         return f"{used}, and sequences stay practically as long"
     return f"{used}, {'and sequences get shorter' if saved > 0 else 'but sequences get longer'}"

@@ -490,6 +490,19 @@ def test_the_conclusion_follows_the_figures(report, monkeypatch, gain, saved, co
     assert f"{100 * abs(saved):.2f} % {'more' if saved < 0 else 'fewer'} tokens" in found
 
 
+def test_a_gain_in_the_training_text_alone_is_no_gain(report, monkeypatch):
+    trained = report.changes["train"]
+    monkeypatch.setattr(
+        hs.VocabularyChange, "gain", property(lambda change: 0.5 if change is trained else -0.1)
+    )
+    monkeypatch.setattr(type(report), "tokens_saved", lambda *_: 0.02)
+    _, concluded = words.verdict(report)
+    assert concluded == (
+        "Only in the training text are rare tokens seen more often, not in the held-out text, "
+        "and sequences get shorter."
+    )
+
+
 def test_the_same_vocabulary_is_no_gain():
     with pytest.warns(UserWarning, match="the vocabulary has"):
         report = hs.make_report(["ab ab cd"], 300, baselines=[])
