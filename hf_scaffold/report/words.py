@@ -109,7 +109,7 @@ def _gain(change: VocabularyChange) -> float:
 
 
 def _conclusion(trained: float, gain: float, saved: float) -> str:
-    """What follows from the gain in the training text, that in the text measured, and the tokens saved there."""
+    """What follows from the gain in the training text, the gain in the text measured, and what that saves."""
     if trained <= 0:
         return "There is nothing to gain in how evenly tokens are used"
     used = "A model sees rare tokens more often"
