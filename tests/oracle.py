@@ -10,6 +10,7 @@ import itertools
 import struct
 from collections import Counter
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cache
 
 
@@ -267,6 +268,22 @@ def trimmed(plain, vocab_size):
     merged = list(enumerate(plain.expanded))[fixed:]
     rarest = sorted(merged, key=lambda token: (plain.frequency(token[1]), -token[0]))
     return {token for _, token in rarest[: max(0, len(plain.expanded) - vocab_size)]}
+
+
+def residues(plain, vocab_size):
+    """Residue removal (after LiteToken, 2026): the tokens of which least is left when merging ends."""
+    fixed = len(plain.special_tokens) + len(plain.alphabet)
+    frequencies = token_frequencies(plain.sequences)
+    made = {token: n for kind, token, n, _, _ in plain.events if kind == "merged"}
+    merged = list(enumerate(plain.expanded))[fixed:]
+    least = sorted(merged, key=lambda token: (Fraction(frequencies[token[1]], made[token[1]]), -token[0]))
+    return {token for _, token in least[: max(0, len(plain.expanded) - vocab_size)]}
+
+
+def encode_without_residues(symbols, gone, merges):
+    """Ordinary BPE; then what is gone becomes its parts; then BPE with the merges that need nothing gone."""
+    parts = [part for t in scaffolding(symbols, merges) for part in demolish(t, gone, merges)]
+    return scaffolding(parts, [pair for pair in merges if not gone & {*pair, join(*pair, "")}])
 
 
 def without_leaves(plain, vocab_size, prefix=""):

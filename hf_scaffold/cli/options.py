@@ -354,15 +354,15 @@ Method = Annotated[
     str,
     typer.Option(
         metavar="METHOD",
-        autocompletion=_among("scaffold", "bpe", "trimmed", "leaf", "picky"),
-        help="Chooses the vocabulary: `scaffold`, `bpe`, `trimmed`, `leaf` or `picky` (docs/methods.md).",
+        autocompletion=_among("scaffold", "bpe", "trimmed", "leaf", "residue", "picky"),
+        help="Chooses the vocabulary: `scaffold`, `bpe`, `trimmed`, `leaf`, `residue` or `picky`, see docs/methods.md.",
     ),
 ]
 Surplus = Annotated[
     float,
     typer.Option(
         metavar="SHARE",
-        help="How many more tokens to merge; the rarest go. (--method trimmed, leaf)",
+        help="How many more tokens to merge; the rarest go. (--method trimmed, leaf, residue)",
     ),
 ]
 Threshold = Annotated[
@@ -531,10 +531,10 @@ Baselines = Annotated[
         metavar="KIND",
         autocompletion=_among(
             *("bpe", "wordpiece", "unigram", "sentencepiece-bpe", "sentencepiece-unigram"),
-            *("trimmed", "leaf", "picky"),
+            *("trimmed", "leaf", "residue", "picky"),
         ),
         help="Train and compare bpe, wordpiece, unigram, sentencepiece-bpe, sentencepiece-unigram, "
-        "trimmed, leaf or picky. "
+        "trimmed, leaf, residue or picky. "
         "May be repeated; bpe is always there. [default: those without sentencepiece]",
         show_default=False,
     ),

@@ -46,7 +46,7 @@ _MOMENT = 1 << 20  # bytes of text that others' trainers are done with in a seco
 _LONGEST_WORD = 1000  # bytes; the default of 100 makes longer ones unknown
 
 # Methods of our own trainer. A report has them if they are asked for.
-RIVALS = ("trimmed", "leaf", "picky")
+RIVALS = ("trimmed", "leaf", "residue", "picky")
 # The kinds, with the tokens needed besides special ones: the bytes, in WordPiece also inside words; "<unk>".
 _SMALLEST = {
     "bpe": 256,
@@ -81,7 +81,7 @@ def train_baseline(
               tabs, which it leaves to bytes; a space is "▁". Its "unigram" needs the text, as a word is a
               candidate only if different characters follow it; it is trained on a sample of lines, spread
               evenly, of 16 MB together;
-            - "trimmed", "leaf", "picky": as `train` makes them (docs/methods.md).
+            - "trimmed", "leaf", "residue", "picky": as `train` makes them (docs/methods.md).
         counts: With an alphabet of bytes. The trainers of `tokenizers` look at pre-tokens and their counts
             alone, so this equals training on the text.
         vocab_size: Tokens, special tokens included; fewer where candidates run out.

@@ -1,4 +1,4 @@
-"""The steps of a training that also takes tokens out again: as objects, as JSON and as numbers."""
+"""What encodes where tokens are also taken out again: steps, as objects, as JSON and as numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from hf_scaffold._utils.strict_json import shown
-from hf_scaffold.text.symbols import Pair
+from hf_scaffold.text.symbols import Affixes, Pair
 
 
 class Removed(NamedTuple):
@@ -18,6 +18,26 @@ class Removed(NamedTuple):
 
 
 Step = Pair | Removed  # a pair is merged
+
+
+def steps_with_merging_again(
+    merges: Sequence[Pair], removed: Mapping[str, tuple[str, ...]], affixes: Affixes
+) -> list[Step]:
+    """All merges; then the removals; then the merges that removed tokens have no part in.
+
+    Args:
+        merges: In rank order.
+        removed: Tokens, and the parts that each leaves.
+    Example:
+        >>> merges = [("b", "c"), ("a", "bc"), ("a", "b")]
+        >>> steps_with_merging_again(merges, {"bc": ("b", "c")}, Affixes("", ""))[3:]
+        [Removed(token='bc', parts=('b', 'c')), ('a', 'b')]
+    """
+    made = affixes.join_all(merges)
+    again = [
+        pair for pair, token in zip(merges, made, strict=True) if removed.keys().isdisjoint((*pair, token))
+    ]
+    return [*merges, *(Removed(token, parts) for token, parts in removed.items()), *again]
 
 
 def steps_as_json(steps: Sequence[Step]) -> list[Any]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Mask = NDArray[np.bool_]
 
-METHODS = ("scaffold", "bpe", "trimmed", "leaf", "picky")
+METHODS = ("scaffold", "bpe", "trimmed", "leaf", "residue", "picky")
 # These train more tokens than are kept.
-WITH_SURPLUS = ("trimmed", "leaf")
+WITH_SURPLUS = ("trimmed", "leaf", "residue")
 
 
 class Removal(NamedTuple):
@@ -49,17 +49,31 @@ def removal(method: str, rules: NDArray[np.int32], frequencies: NDArray[np.int64
     n = max(0, len(rules) - n_kept)
     none = np.zeros(len(rules), bool)
     if method == "trimmed":
-        return Removal(_rarest(rules, frequencies, n), none, frequencies)
+        return Removal(_least(rules, frequencies, n), none, frequencies)
+    if method == "residue":
+        return Removal(
+            _least(rules, frequencies / np.maximum(_made(rules, frequencies), 1), n), none, frequencies
+        )
     return Removal(none, *_rarest_leaves(rules, frequencies, n))
 
 
-def _rarest(rules: NDArray[np.int32], frequencies: NDArray[np.int64], n: int) -> Mask:
-    """The n rarest merged tokens; of equal ones those made last."""
+def _least(rules: NDArray[np.int32], values: NDArray[Any], n: int) -> Mask:
+    """The n merged tokens of the smallest values; of equal ones those made last."""
     merged = np.flatnonzero(rules[:, 0] >= 0)
-    order = np.lexsort((-merged, frequencies[merged]))
+    order = np.lexsort((-merged, values[merged]))
     found = np.zeros(len(rules), bool)
     found[merged[order[:n]]] = True
     return found
+
+
+def _made(rules: NDArray[np.int32], frequencies: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How often merging makes each token: what is left of it in the end, and what became part of another."""
+    made = frequencies.tolist()
+    for token, (left, right) in reversed([*enumerate(rules.tolist())]):
+        if left >= 0:
+            made[left] += made[token]
+            made[right] += made[token]
+    return np.array(made, np.int64)
 
 
 def _rarest_leaves(

@@ -64,6 +64,7 @@ BASELINE_NAMES = {
     "sentencepiece-unigram": "SentencePiece Unigram",
     "trimmed": "Trimmed BPE",
     "leaf": "Leaf pruning",
+    "residue": "Residue removal",
     "picky": "PickyBPE",
 }
 DEFAULT_BASELINES: tuple[str, ...] = ("bpe", "wordpiece", "unigram")

@@ -22,7 +22,7 @@ from hf_scaffold._utils.process import no_garbage_collection
 from hf_scaffold.counting.characters import Characters, choose_alphabet
 from hf_scaffold.counting.counts import PreTokenCounts
 from hf_scaffold.errors import ConfigurationError, CorpusError, VocabSizeError
-from hf_scaffold.methods.steps import Removed, Step
+from hf_scaffold.methods.steps import Removed, Step, steps_with_merging_again
 from hf_scaffold.methods.surplus import WITH_SURPLUS, Removal, removal
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
 from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Pair
@@ -189,11 +189,11 @@ def _merge_loop(
     n_fixed = len(not_merged) + len(alphabet)
     kind: Callable[..., MergeLoop] = AmbiguousMergeLoop if corpus.spell_affixes() else MergeLoop
     encodes = is_whole and kind is MergeLoop
+    if kind is AmbiguousMergeLoop and settings.chosen_method in ("picky", "residue"):
+        raise ConfigurationError(
+            f"method={settings.method!r} can't train where the text spells the affixes; choose others"
+        )
     if settings.chosen_method == "picky":
-        if kind is AmbiguousMergeLoop:
-            raise ConfigurationError(
-                "method='picky' can't train where the text spells the affixes; choose others"
-            )
         kind = partial(PickyMergeLoop, threshold=settings.threshold)
     loop = kind(
         corpus.keys,
@@ -323,10 +323,14 @@ def _artifact(
     else:
         strengths, lost = np.where(hidden, -1, frequencies), np.flatnonzero(has_lost)
         raw_splits = strongest_splits(tokens, learned.texts, strengths, lost, settings.affixes)
+    demolished = derive_demolish_map(needed, [tokens[token] for token in scaffolds], settings.affixes)
+    steps = learned.steps
+    if settings.chosen_method == "residue":
+        steps = steps_with_merging_again(merges, demolished, settings.affixes)
     return ScaffoldBPE.of_training(
         merges=merges,
         vocab={tokens[token]: token_id for token_id, token in enumerate(ids.tolist())},
-        demolish_map=derive_demolish_map(needed, [tokens[token] for token in scaffolds], settings.affixes),
+        demolish_map=demolished,
         special_tokens=settings.all_special_tokens,
         pre_tokenizer=counts.pre_tokenizer,
         raw_splits=raw_splits,
@@ -335,7 +339,7 @@ def _artifact(
         stop_reason=_stop_reason(outcome, len(normal), settings),
         training=_record(counts, settings),
         log=_training_log(loop) if settings.log else None,
-        steps=learned.steps,
+        steps=steps,
     )
 
 

@@ -16,7 +16,9 @@ import hf_scaffold as hs
 from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold._core.trainer import PickyMergeLoop
 from hf_scaffold.errors import ArtifactError, ConfigurationError
+from hf_scaffold.evaluation.baselines import RIVALS
 from hf_scaffold.methods.steps import Removed
+from hf_scaffold.report.report import BASELINE_NAMES
 from hf_scaffold.training.checks import check
 
 CORPUS = ["the zones of Arizona have a zoo", "zone by zone", "hugs and pugs", "a bun, a pun, a pug"] * 5
@@ -79,7 +81,26 @@ def test_leaf_pruning_is_plain_bpe_without_the_rarest_leaves(run, surplus, data)
         assert [bpe.tokens[i] for i in ids] == oracle.scaffolding(text, merges)
 
 
-@given(runs(scaffold=False), st.sampled_from(["trimmed", "leaf"]), st.lists(st.integers(0, 40), max_size=4))
+@given(runs(scaffold=False), shares, st.data())
+@settings(max_examples=300, deadline=None)
+def test_what_residues_leave_is_merged_again(run, surplus, data):
+    counts, vocab_size, options = run
+    plain = reference_of(counts, vocab_size, options, surplus)
+    options.pop("scaffold")
+    bpe = train(counts, vocab_size, method="residue", surplus=surplus, **options)
+    gone = oracle.residues(plain, vocab_size)
+    assert bpe.merges == plain.merges
+    assert {*bpe.scaffold_tokens} == gone
+    texts = texts_of(bpe, data)
+    for text, ids in zip(texts, bpe.encode([text.encode() for text in texts]), strict=True):
+        assert [bpe.tokens[i] for i in ids] == oracle.encode_without_residues(text, gone, plain.merges)
+
+
+@given(
+    runs(scaffold=False),
+    st.sampled_from(["trimmed", "leaf", "residue", "picky"]),
+    st.lists(st.integers(0, 40), max_size=4),
+)
 @settings(max_examples=100, deadline=None)
 def test_several_sizes_are_those_of_single_runs(run, method, less):
     counts, vocab_size, options = run
@@ -90,12 +111,12 @@ def test_several_sizes_are_those_of_single_runs(run, method, less):
         assert bpe == train(counts, size, method=method, surplus=0.5, **options)
 
 
-@pytest.mark.parametrize("method", ["trimmed", "leaf"])
+@pytest.mark.parametrize("method", ["trimmed", "leaf", "residue"])
 def test_a_saved_tokenizer_encodes_as_its_artifact(method, tmp_path):
     counts = hs.count(CORPUS)
     bpe = hs.train(counts, 275, method=method, surplus=0.5)
     assert bpe.vocab_size == 275
-    assert bool(bpe.scaffold_tokens) == (method == "trimmed")
+    assert bool(bpe.scaffold_tokens) == (method != "leaf")
     bpe.to_tokenizer().save_pretrained(tmp_path)
     encoder = hs.Encoder.from_pretrained(tmp_path)
     for text in CORPUS:
@@ -213,10 +234,11 @@ def test_picky_on_characters(prefix, suffix, size):
         assert [bpe.tokens[i] for i in ids] == oracle.encode_picky(symbols, steps_of(bpe), prefix)
 
 
-def test_affixes_that_the_text_spells_are_refused():
+@pytest.mark.parametrize("method", ["picky", "residue"])
+def test_affixes_that_the_text_spells_are_refused(method):
     counts = hs.count(["a##b ##b"], alphabet="chars", pre_tokenizer="whitespace")
     with pytest.raises(ConfigurationError, match="can't train where the text spells the affixes"):
-        hs.train(counts, 40, method="picky", continuing_subword_prefix="##")
+        hs.train(counts, 40, method=method, continuing_subword_prefix="##")
 
 
 @pytest.mark.parametrize(
@@ -228,14 +250,13 @@ def test_what_takes_merges_refuses_picky(change):
         change(picky_tokenizer().to_tokenizer())
 
 
-@pytest.mark.parametrize("kind", ["trimmed", "leaf", "picky"])
+@pytest.mark.parametrize("kind", RIVALS)
 def test_methods_are_compared_by_name(kind):
     counts = hs.count(CORPUS)
     made = hs.train_baseline(kind, counts, 268)
     assert made(CORPUS)["input_ids"] == hs.train(counts, 268, method=kind).to_tokenizer()(CORPUS)["input_ids"]
     assert hs.evaluate(made, CORPUS).vocab_size == 268
-    name = {"trimmed": "Trimmed BPE", "leaf": "Leaf pruning", "picky": "PickyBPE"}[kind]
-    assert name in hs.make_report(CORPUS, 268, baselines=[kind]).to_markdown()
+    assert BASELINE_NAMES[kind] in hs.make_report(CORPUS, 268, baselines=[kind]).to_markdown()
 
 
 def test_what_picky_can_not_do_is_said():
