@@ -25,7 +25,7 @@ from harness import markdown, surroundings
 
 import hf_scaffold as hs
 
-METHODS = ("bpe", "scaffold", "picky", "trimmed", "leaf")
+METHODS = ("bpe", "scaffold", "picky", "trimmed", "residue", "leaf")
 ORDER = 5
 COLUMNS = ["corpus", "tokens", "method", "bytes/token, trained", "same", "other"]
 COLUMNS += ["frequency gain, trained", "other", "never used", "n-grams, bits/byte"]

@@ -78,14 +78,14 @@ def test_methods_are_compared(english_text, tmp_path):
     page.write_text("before\n<!-- methods.py -->\n<!-- end -->\nafter\n", encoding="utf-8")
     run("methods.py", text, "--vocab-size", "1000", "--json", figures, "--docs", page)
     found = {row["method"]: row for row in map(json.loads, figures.read_text().splitlines())}
-    assert list(found) == ["bpe", "scaffold", "picky", "trimmed", "leaf"]
+    assert list(found) == ["bpe", "scaffold", "picky", "trimmed", "residue", "leaf"]
     for method, row in found.items():
         assert row["n_tokens"] == 1000
         assert row["bytes_per_token"]["trained"] > row["bytes_per_token"]["other"] > 2
         assert 1 < row["bits_per_byte"][4] < row["bits_per_byte"][0] < 4
         assert (row["gain"] is None) == (method == "bpe")
     assert found["scaffold"]["gain"]["trained"] > 0
-    assert sum(line.startswith("| text |") for line in page.read_text().splitlines()) == 5
+    assert sum(line.startswith("| text |") for line in page.read_text().splitlines()) == 6
 
 
 def test_large_tables_are_made_and_trained_on(english_text, tmp_path):

@@ -355,7 +355,8 @@ Method = Annotated[
     typer.Option(
         metavar="METHOD",
         autocompletion=_among("scaffold", "bpe", "trimmed", "leaf", "residue", "picky"),
-        help="Chooses the vocabulary: `scaffold`, `bpe`, `trimmed`, `leaf`, `residue` or `picky`, see docs/methods.md.",
+        help="Chooses the vocabulary: `scaffold`, `bpe`, `trimmed`, `leaf`, `residue` or `picky`; "
+        "see docs/methods.md.",
     ),
 ]
 Surplus = Annotated[
