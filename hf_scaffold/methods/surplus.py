@@ -51,9 +51,8 @@ def removal(method: str, rules: NDArray[np.int32], frequencies: NDArray[np.int64
     if method == "trimmed":
         return Removal(_least(rules, frequencies, n), none, frequencies)
     if method == "residue":
-        return Removal(
-            _least(rules, frequencies / np.maximum(_made(rules, frequencies), 1), n), none, frequencies
-        )
+        shares = frequencies / np.maximum(_made(rules, frequencies), 1)
+        return Removal(_least(rules, shares, n), none, frequencies)
     return Removal(none, *_rarest_leaves(rules, frequencies, n))
 
 

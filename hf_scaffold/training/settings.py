@@ -67,7 +67,8 @@ class TrainingSettings:
               ends; what they leave is merged again (after Yang et al. 2026);
             - "picky": PickyBPE (Chizhov et al. 2024), which removes a token when one merge uses up nearly all
               of its occurrences, and splits the others.
-        surplus: Of "trimmed", "leaf" and "residue": how many more tokens are merged, as a share of those that stay.
+        surplus: Of "trimmed", "leaf" and "residue": how many more tokens are merged, as a share of those that
+            stay.
         threshold: Of "picky": the share of a token's occurrences above which a merge removes it. At 1 none is
             removed.
         every_split: Programs that read tokenizer.json alone agree more often: the plain BPE in it has every
