@@ -197,6 +197,8 @@ cdef class MergeLoop:
         ids: int32; if given, `symbols` are places in it where the creation ids are.
         scaffolds: int32 (n, 3): tokens that are scaffolds from the start, each with the pair that it was made of.
             Like those of this run they may be reinstated, and marked again; the other `tokens` may not.
+        scaffold_below: A merged token that has fewer occurrences than this share of the queue's head becomes a
+            scaffold.
     Raises:
         CountOverflowError: a symbol occurs more than 2**63 - 1 times.
         CorpusError: more than 2**32 - 2 symbols and pre-tokens together.
@@ -240,6 +242,7 @@ cdef class MergeLoop:
         count_t rare_below             # now; 1 when all pairs are indexed
         position_t max_token_length
         count_t merged_weight          # of the last merge: its occurrences
+        double scaffold_below          # a share of the head's frequency
         bool scaffold
         bool tokens_split              # a token may be split into its parts again
         bool keeps_log
@@ -259,6 +262,7 @@ cdef class MergeLoop:
         rare_below=1,
         const token_id_t[::1] ids=None,
         const token_id_t[:, ::1] scaffolds=None,
+        double scaffold_below=1,
     ):
         self._claim_setup()
         self.prefix_length = in_range("prefix_length", prefix_length, 0, MAX_POSITION)
@@ -269,6 +273,7 @@ cdef class MergeLoop:
         self.rare_below = in_range("rare_below", rare_below, 1, MAX_COUNT)
         self.max_token_length = in_range("max_token_length", max_token_length, 0, MAX_POSITION)
         self.scaffold = scaffold
+        self.scaffold_below = scaffold_below
         n_special = in_range("n_special", n_special, 0, len(tokens))
         for token in tokens:
             self._add_token(token, 1, NO_ID, NO_ID)
@@ -464,13 +469,20 @@ cdef class MergeLoop:
     cdef int _mark_if_rare(self, token_id_t token) except -1 nogil:
         """Makes the token a scaffold if it is now rarer than the head. Fixed tokens never become scaffolds."""
         cdef count_t frequency = self.frequency[token]
-        if self.left_of[token] == NO_ID or self.is_scaffold[token] or frequency >= self._head_frequency():
+        if self.left_of[token] == NO_ID or self.is_scaffold[token] or not self._is_rare(frequency):
             return 0
         self.is_scaffold[token] = True
         self.n_scaffolds += 1
         self._log(MARKED, token, self.queue.top())
         if frequency > 0:
             self._push(frequency, self.left_of[token], self.right_of[token], token, 0)
+
+    cdef bint _is_rare(self, count_t frequency) except -1 nogil:
+        """Whether so many occurrences are below the share of the head's that keeps a token normal."""
+        cdef count_t head = self._head_frequency()
+        if self.scaffold_below == 1:  # exact for all counts
+            return frequency < head
+        return <double>frequency < self.scaffold_below * <double>head
 
     cdef int _log(self, EventKind kind, token_id_t token, const Candidate& head) except -1 nogil:
         """Logs an event, if a log is kept."""

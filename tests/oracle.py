@@ -97,12 +97,14 @@ def train(
     min_frequency=0,
     max_token_length=None,
     scaffold=True,
+    below=1,
     prefix="",
     in_order=False,
     start=None,
 ):
     """counts: {sequence of symbols: count}. alphabet: None for the symbols that occur.
 
+    below: How small a share of the head's frequency makes a scaffold; the paper's is 1.
     in_order: whether the alphabet is in its order already.
     start: What was trained before, on whatever; its normal tokens are fixed, and its merges come first.
     """
@@ -178,7 +180,7 @@ def train(
             if first is None or part in fixed or part in scaffolds:
                 continue
             head_frequency, head_left, head_right, head_scaffold = first
-            if frequencies[part] < head_frequency:
+            if frequencies[part] < below * head_frequency:
                 named = (head_left, head_right) if head_scaffold is None else (head_scaffold,)
                 scaffolds.add(part)
                 events.append(("marked", part, frequencies[part], named, head_frequency))

@@ -366,6 +366,13 @@ Surplus = Annotated[
         help="How many more tokens to merge; the rarest go. (--method trimmed, leaf, residue)",
     ),
 ]
+ScaffoldBelow = Annotated[
+    float,
+    typer.Option(
+        metavar="SHARE",
+        help="Make a token a scaffold when it is rarer than this share of the next candidate.",
+    ),
+]
 Threshold = Annotated[
     float,
     typer.Option(

@@ -69,6 +69,8 @@ class TrainingSettings:
               of its occurrences, and splits the others.
         surplus: Of "trimmed", "leaf" and "residue": how many more tokens are merged, as a share of those that
             stay.
+        scaffold_below: Of "scaffold": a token becomes a scaffold when it is rarer than this share of the next
+            candidate. 1 is the paper's rule; at 0 none does, which is plain BPE.
         threshold: Of "picky": the share of a token's occurrences above which a merge removes it. At 1 none is
             removed.
         every_split: Programs that read tokenizer.json alone agree more often: the plain BPE in it has every
@@ -106,6 +108,7 @@ class TrainingSettings:
     scaffold: bool = True
     method: str = "scaffold"
     surplus: float = 0.1
+    scaffold_below: float = 1.0
     threshold: float = 0.9
     every_split: bool = False
     log: bool = False
@@ -161,6 +164,7 @@ class TrainingSettings:
         names = ["vocab_size", "min_frequency", "limit_alphabet", "max_token_length", "scaffold"]
         names += ["method"] * (self.chosen_method not in ("scaffold", "bpe"))
         names += ["surplus"] * (self.chosen_method in WITH_SURPLUS)
+        names += ["scaffold_below"] * (self.chosen_method == "scaffold" and self.scaffold_below != 1)
         names += ["threshold"] * (self.chosen_method == "picky")
         return {name: getattr(self, name) for name in names} | {"scaffold": self.chosen_method == "scaffold"}
 
@@ -184,6 +188,7 @@ class TrainingOptions(TypedDict, total=False):
     scaffold: bool
     method: str
     surplus: float
+    scaffold_below: float
     threshold: float
     every_split: bool
     log: bool
@@ -212,7 +217,7 @@ def _checked(field: Field[Any], value: Any) -> Any:
             return string(name, value)
         case "method":
             return one_of(name, value, METHODS)
-        case "surplus" | "threshold":
+        case "surplus" | "scaffold_below" | "threshold":
             return share(name, value)
         case "show_progress":
             return progress(value, "tokens, vocab_size")

@@ -208,6 +208,7 @@ def _merge_loop(
         log=settings.log,
         rare_below=hardly_reached(counts, settings.n_to_merge(max(sizes), n_fixed) - n_fixed),
         ids=ids,
+        scaffold_below=settings.scaffold_below,
     )
     return loop, n_fixed, encodes
 

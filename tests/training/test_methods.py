@@ -313,6 +313,18 @@ def test_steps_of_any_lengths_stay_inside_their_pre_token():
         PretokenEncoder(symbols, none, {}, {}, history=wrong)
 
 
+@given(runs(scaffold=True), st.sampled_from([0.0, 0.25, 0.5, 0.9]))
+@settings(max_examples=300, deadline=None)
+def test_scaffolds_may_have_to_be_rarer(run, below):
+    counts, vocab_size, options = run
+    reference = oracle.train(
+        {tuple(text): n for text, n in counts.items()}, vocab_size, below=below, **options
+    )
+    bpe = train(counts, vocab_size, scaffold_below=below, **options)
+    assert (bpe.merges, bpe.tokens) == (reference.merges, reference.vocab)
+    assert {*bpe.scaffold_tokens} == reference.scaffolds
+
+
 def test_plain_bpe_has_two_names():
     counts = hs.count(CORPUS)
     plain = hs.train(counts, 280, scaffold=False)
