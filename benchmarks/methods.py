@@ -25,7 +25,7 @@ from harness import markdown, surroundings
 
 import hf_scaffold as hs
 
-METHODS = ("bpe", "scaffold", "picky", "trimmed", "residue", "leaf")
+METHODS = ["bpe", "scaffold", "picky", "trimmed", "residue", "leaf"]
 ORDER = 5
 COLUMNS = ["corpus", "tokens", "method", "bytes/token, trained", "same", "other"]
 COLUMNS += ["frequency gain, trained", "other", "never used", "n-grams, bits/byte"]
@@ -47,14 +47,22 @@ def at_most(lines: list[str], n_bytes: int) -> list[str]:
     return ["".join(lines).encode()[:n_bytes].decode(errors="ignore")]
 
 
-def measured(path: Path, sizes: list[int], n_train: int, n_test: int) -> Iterator[dict[str, Any]]:
+def options_of(method: str) -> dict[str, Any]:
+    """What `train` takes; "scaffold 0.5" is Scaffold-BPE with scaffold_below=0.5."""
+    name, _, below = method.partition(" ")
+    return {"method": name, **({"scaffold_below": float(below)} if below else {})}
+
+
+def measured(
+    path: Path, sizes: list[int], methods: list[str], n_train: int, n_test: int
+) -> Iterator[dict[str, Any]]:
     parts = parts_of(path)
     counts = {name: hs.count(lines) for name, lines in parts.items()}
     train, test = at_most(parts["trained"], n_train), at_most(parts["other"], n_test)
     for size in sizes:
         plain: dict[str, hs.Evaluation] = {}
-        for method in METHODS:
-            bpe = hs.train(counts["trained"], size, method=method)
+        for method in methods:
+            bpe = hs.train(counts["trained"], size, **options_of(method))
             found = {name: hs.evaluate(bpe, table) for name, table in counts.items()}
             plain = plain or found
             gains = {
@@ -67,7 +75,7 @@ def measured(path: Path, sizes: list[int], n_train: int, n_test: int) -> Iterato
                 "method": method,
                 "n_tokens": bpe.vocab_size,
                 "bytes_per_token": {name: each.bytes_per_token for name, each in found.items()},
-                "gain": None if method == "bpe" else gains,
+                "gain": None if method == methods[0] else gains,
                 "never_used": len(found["other"].tokens_under(1)),
                 "bits_per_byte": hs.ngram_bits_per_byte(tokenizer, train, test, order=ORDER).by_order,
             }
@@ -95,6 +103,7 @@ def row_of(found: dict[str, Any]) -> list[str]:
 def main(
     texts: Annotated[list[Path], typer.Argument(help="Files of text.")],
     vocab_size: Annotated[list[int], typer.Option()] = [8_000, 32_000, 64_000],  # noqa: B006  # never changed
+    method: Annotated[list[str], typer.Option(help="The first is what others are compared with.")] = METHODS,
     train_bytes: Annotated[int, typer.Option(help="What n-grams are estimated on.")] = 20_000_000,
     test_bytes: Annotated[int, typer.Option(help="What they are tried on.")] = 2_000_000,
     json_lines: Annotated[Path | None, typer.Option("--json", help="The figures, an object a line.")] = None,
@@ -104,7 +113,7 @@ def main(
     warnings.filterwarnings("ignore", "the vocabulary has")
     found = []
     for path in texts:
-        for each in measured(path, vocab_size, train_bytes, test_bytes):
+        for each in measured(path, vocab_size, method, train_bytes, test_bytes):
             found.append(each)
             print(" | ".join(row_of(each)), flush=True)
     lines = markdown(COLUMNS, [row_of(each) for each in found])
