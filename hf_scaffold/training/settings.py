@@ -70,8 +70,8 @@ class TrainingSettings:
         surplus: Of "trimmed", "leaf" and "residue": how many more tokens are merged, as a share of those that
             stay.
         scaffold_below: Of "scaffold": a token becomes a scaffold when it is rarer than this share of the next
-            candidate. 1 is the paper's rule; at 0 none does, which is plain BPE. Lower shares swap fewer tokens,
-            and hold better on other text (docs/methods.md).
+            candidate. 1 is the paper's rule; at 0 none does, which is plain BPE. Lower shares swap fewer
+            tokens, and hold better on other text (docs/methods.md).
         threshold: Of "picky": the share of a token's occurrences above which a merge removes it. At 1 none is
             removed.
         every_split: Programs that read tokenizer.json alone agree more often: the plain BPE in it has every
