@@ -1,3 +1,4 @@
+import os
 import signal
 from importlib.resources import files
 from importlib.util import find_spec
@@ -41,6 +42,14 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(
             "tests/report/test_report_in_browser.py left out: no Chromium (your system's package)"
         )
+
+
+@pytest.fixture(autouse=True)
+def the_environment_stays():
+    """`Dataset.map` puts a copy in place of os.environ, while rich, once imported, reads the old one."""
+    environ = os.environ
+    yield
+    os.environ = environ
 
 
 @pytest.fixture(scope="session")
