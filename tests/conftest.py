@@ -49,7 +49,7 @@ def the_environment_stays():
     """`Dataset.map` puts a copy in place of os.environ, while rich, once imported, reads the old one."""
     environ = os.environ
     yield
-    os.environ = environ
+    os.environ = environ  # noqa: B003  # the same object again
 
 
 @pytest.fixture(scope="session")
