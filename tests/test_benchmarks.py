@@ -88,6 +88,16 @@ def test_methods_are_compared(english_text, tmp_path):
     assert sum(line.startswith("| text |") for line in page.read_text().splitlines()) == 6
 
 
+def test_the_page_on_methods_shows_what_was_measured(monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER)
+    methods = importlib.import_module("methods")
+    found = [json.loads(line) for line in (FOLDER / "methods.jsonl").read_text().splitlines()]
+    page = (FOLDER.parent / "docs" / "methods.md").read_text(encoding="utf-8")
+    assert len(found) == 54
+    for row in found:
+        assert f"| {' | '.join(methods.row_of(row))} |" in page
+
+
 def test_large_tables_are_made_and_trained_on(english_text, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text(english_text[:100_000], encoding="utf-8")
