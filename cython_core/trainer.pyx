@@ -872,17 +872,23 @@ cdef class MergeLoop:
             rules[token, 1] = self.right_of[token]
         return found
 
-    @property
-    def without_scaffolds(self):
-        """bool array: for every token in creation order, whether no merge on the way to it made a scaffold."""
-        found = np.empty(self.strings.size(), np.uint8)
+    def made_without(self, hidden):
+        """bool array: for every token in creation order, whether it is none of some, and no merge on the way made one.
+
+        Args:
+            hidden: bool, one a token: these.
+        """
+        cdef const unsigned char[::1] is_hidden = np.ascontiguousarray(hidden, bool).view(np.uint8)
+        cdef size_t token, n = self.strings.size()
+        if <size_t>is_hidden.shape[0] != n:
+            raise ValueError(f"{is_hidden.shape[0]} tokens are hidden or not, of {n}")
+        found = np.empty(n, np.uint8)
         cdef unsigned char[::1] is_so = found
-        cdef size_t token
-        for token in range(self.strings.size()):
-            is_so[token] = not self.is_scaffold[token]
+        for token in range(n):
+            is_so[token] = not is_hidden[token]
             if token >= self.n_fixed and not (is_so[self.left_of[token]] and is_so[self.right_of[token]]):
                 is_so[token] = False
-        return found.view("?")
+        return found.view(bool)
 
     def encoded(self, const long long[::1] rows, n_merges=MAX_COUNT):
         """Pre-tokens as the merges encode them, scaffold tokens included.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
@@ -58,15 +58,26 @@ class Agreement(NamedTuple):
 # ---- on any text
 
 
-def measure(bpe: Encoders, counts: PreTokenCounts) -> Agreement:
-    """The agreement on any counts; what other text may bring is not estimated."""
+def measure(bpe: Encoders, counts: PreTokenCounts, trained: Trained | None = None) -> Agreement:
+    """The agreement on any counts; what other text may bring is not estimated.
+
+    Args:
+        trained: What was just trained on them, and has encoded them. The result is the same without.
+    """
     total = counts.total
-    return Agreement(*(_occurrences(counts, rows) / total for rows in _agreeing(bpe, counts)))
+    exact = None if trained is None else trained.encoded()
+    return Agreement(*(_occurrences(counts, rows) / total for rows in _agreeing(bpe, counts, exact)))
 
 
-def _agreeing(bpe: Encoders, counts: PreTokenCounts) -> tuple[Rows, Rows]:
-    """Which pre-tokens are encoded alike, and which also where the engine merges every pre-token."""
-    exact, raw = _encode_both(bpe.pretoken_encoder, bpe.raw_pretoken_encoder, counts)
+def _agreeing(bpe: Encoders, counts: PreTokenCounts, exact: EncodedRows | None = None) -> tuple[Rows, Rows]:
+    """Which pre-tokens are encoded alike, and which also where the engine merges every pre-token.
+
+    Args:
+        exact: What `encode` makes of all, if that is known.
+    """
+    encoders = [bpe.raw_pretoken_encoder] if exact else [bpe.pretoken_encoder, bpe.raw_pretoken_encoder]
+    *found, raw = _encode_all(encoders, counts)
+    exact = exact or found[0]
     agrees = rows_alike(exact, raw)
     # Only a pre-token that is a single token can have been taken whole.
     single = np.flatnonzero(np.diff(raw[1]) == 1)
@@ -76,18 +87,17 @@ def _agreeing(bpe: Encoders, counts: PreTokenCounts) -> tuple[Rows, Rows]:
     return agrees, agrees_by_merges
 
 
-def _encode_both(
-    exact: PretokenEncoder, raw: PretokenEncoder, counts: PreTokenCounts, rows: Rows | None = None
-) -> tuple[EncodedRows, EncodedRows]:
+def _encode_all(
+    encoders: Iterable[PretokenEncoder], counts: PreTokenCounts, rows: Rows | None = None
+) -> list[EncodedRows]:
     data, offsets = (counts.data, counts.offsets) if rows is None else _texts(counts, np.flatnonzero(rows))
     parts = _slices(data, offsets)
     pool = ThreadPoolExecutor(2)
     try:
-        running = [[pool.submit(encoder.encode, *part) for part in parts] for encoder in (exact, raw)]
-        first, second = ([part.result() for part in encoded] for encoded in running)
+        running = [[pool.submit(encoder.encode, *part) for part in parts] for encoder in encoders]
+        return [_joined([part.result() for part in encoded]) for encoded in running]
     finally:
         pool.shutdown(cancel_futures=True)  # Ctrl-C waits for the slices at work alone
-    return _joined(first), _joined(second)
 
 
 def _slices(data: bytes, offsets: NDArray[np.int64]) -> list[tuple[memoryview, NDArray[np.int64]]]:
@@ -126,16 +136,16 @@ class Trained:
         bpe: What was learned.
         counts: The pre-tokens.
         loop: All their symbols are in it, and no two sequences of symbols spell the same string.
+        hidden: The tokens without an id, by creation id: the loop's scaffolds, or what was trimmed since.
     """
 
-    def __init__(self, bpe: Encoders, counts: PreTokenCounts, loop: MergeLoop) -> None:
+    def __init__(self, bpe: Encoders, counts: PreTokenCounts, loop: MergeLoop, hidden: Rows) -> None:
         self.bpe, self.counts, self.loop = bpe, counts, loop
-        hidden = np.array(loop.scaffolds, bool)
         n_hidden = np.cumsum(hidden)
         n_normal = np.arange(len(hidden)) - n_hidden
         self.id_of = np.where(hidden, bpe.vocab_size - 1 + n_hidden, n_normal).astype(np.int32)
         self.states = np.empty(len(hidden), np.uint8)  # by id
-        self.states[self.id_of] = np.where(loop.without_scaffolds, _ALIKE, _UNKNOWN)
+        self.states[self.id_of] = np.where(loop.made_without(hidden), _ALIKE, _UNKNOWN)
         parts = [bpe.demolish_map[token] for token in bpe.scaffold_tokens]
         lengths = [*map(len, parts)]
         self.n_parts = np.array([1] * bpe.vocab_size + lengths)
@@ -143,6 +153,11 @@ class Trained:
             chain(range(bpe.vocab_size), map(bpe.vocab.__getitem__, chain.from_iterable(parts))), np.int32
         )
         self.first_part = np.cumsum(self.n_parts) - self.n_parts
+
+    def encoded(self) -> EncodedRows:
+        """What the loop has made of the pre-tokens, where nothing is left to demolish."""
+        made, ends = self.loop.encoded(np.arange(len(self.counts)))
+        return self.id_of[made], ends
 
     def agreeing(self) -> tuple[Rows, Rows]:
         """Which pre-tokens are encoded alike, and which also where the engine merges every pre-token."""
@@ -242,7 +257,7 @@ def _estimate(
     n_sampled = _occurrences(counts, sample)
     if trained is None:
         encoders = bpe.encoders_without_last_rules(n_rules)
-        sample[sample] = rows_alike(*_encode_both(*encoders, counts, sample))
+        sample[sample] = rows_alike(*_encode_all(encoders, counts, sample))
     else:
         sample[sample] = trained.agreeing_without_last_rules(np.flatnonzero(sample), n_rules)
     # Whole numbers up to the division, so that full agreement is exactly 1.

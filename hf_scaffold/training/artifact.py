@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from tokenizers.models import BPE
 
 from hf_scaffold._core.trainer import MergeLoop
@@ -228,7 +229,11 @@ class ScaffoldBPE(Encoders):
         return measured.measured if ignore_merges else measured.merges_only
 
     def with_raw_agreement(
-        self, counts: PreTokenCounts, frequencies: Mapping[str, int], loop: MergeLoop | None = None
+        self,
+        counts: PreTokenCounts,
+        frequencies: Mapping[str, int],
+        loop: MergeLoop | None = None,
+        hidden: NDArray[np.bool_] | None = None,
     ) -> ScaffoldBPE:
         """This artifact with its agreement on these counts, as `raw_agreement` and what follows it.
 
@@ -236,13 +241,14 @@ class ScaffoldBPE(Encoders):
             counts: What it was trained on.
             frequencies: How often each token occurs there once all merges are done.
             loop: The loop that has just learned it, if that has encoded all of the counts.
+            hidden: With a loop: which of its tokens have no id.
         """
         measured = copy.copy(self)
-        trained = None if loop is None else Trained(self, counts, loop)
+        trained = None if loop is None or hidden is None else Trained(self, counts, loop, hidden)
         found: Iterable[float | None] = (
             measure_training_text(self, counts, frequencies, trained)
             if self.steps is None
-            else measure(self, counts)
+            else measure(self, counts, trained)
         )
         for name, share in zip(AGREEMENTS, found, strict=True):
             object.__setattr__(measured, name, share)

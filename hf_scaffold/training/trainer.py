@@ -137,9 +137,8 @@ def _train(counts: PreTokenCounts, sizes: list[int], settings: TrainingSettings)
             with no_garbage_collection():
                 learned = _Learned.by(loop, of_size)
                 artifact = _artifact(loop, learned, outcome, counts, of_size)
-                artifacts[size] = artifact.with_raw_agreement(
-                    counts, learned.occurrences, loop if encodes and learned.is_of_loop else None
-                )
+                of_loop = (loop, learned.removal.hidden) if encodes and learned.is_encoded else ()
+                artifacts[size] = artifact.with_raw_agreement(counts, learned.occurrences, *of_loop)
     return [artifacts[size] for size in sizes]
 
 
@@ -188,7 +187,7 @@ def _merge_loop(
     _check_fixed_tokens(specials, [*byte_tokens, *alphabet], min(sizes))
     n_fixed = len(not_merged) + len(alphabet)
     kind: Callable[..., MergeLoop] = AmbiguousMergeLoop if corpus.spell_affixes() else MergeLoop
-    encodes = is_whole and kind is MergeLoop
+    encodes = is_whole and kind is not AmbiguousMergeLoop
     if kind is AmbiguousMergeLoop and settings.chosen_method in ("picky", "residue"):
         raise ConfigurationError(
             f"method={settings.method!r} can't train where the text spells the affixes; choose others"
@@ -254,7 +253,7 @@ class _Learned(NamedTuple):
         rules: int32 (n, 2): each token's first rule; -1 for fixed tokens.
         removal: Which tokens have no id, which are gone, and how often each token occurs.
         steps: Of PickyBPE, what was merged and removed in order; else None.
-        is_of_loop: Whether the loop itself has taken out all that is.
+        is_encoded: Whether the loop has encoded the text, but for demolishing.
     """
 
     tokens: list[str]
@@ -263,7 +262,7 @@ class _Learned(NamedTuple):
     rules: NDArray[np.int32]
     removal: Removal
     steps: list[Step] | None
-    is_of_loop: bool
+    is_encoded: bool
 
     @classmethod
     def by(cls, loop: MergeLoop, settings: TrainingSettings) -> _Learned:
@@ -275,13 +274,13 @@ class _Learned(NamedTuple):
             none = np.zeros(len(tokens), bool)
             found = Removal(np.array(loop.scaffolds, bool), none, frequencies)
             steps = _steps(loop, tokens) if isinstance(loop, PickyMergeLoop) else None
-            return cls(tokens, texts, merges, rules, found, steps, steps is None)
+            return cls(tokens, texts, merges, rules, found, steps, True)
         found = removal(settings.chosen_method, rules, frequencies, settings.vocab_size)
         gone = {tokens[token] for token in np.flatnonzero(found.dropped)}
         if gone:
             made = settings.affixes.join_all(merges)
             merges = [pair for pair, token in zip(merges, made, strict=True) if token not in gone]
-        return cls(tokens, texts, merges, rules, found, None, False)
+        return cls(tokens, texts, merges, rules, found, None, settings.chosen_method == "trimmed")
 
     @property
     def occurrences(self) -> dict[str, int]:

@@ -19,6 +19,7 @@ from hf_scaffold.errors import ArtifactError, ConfigurationError
 from hf_scaffold.evaluation.baselines import RIVALS
 from hf_scaffold.methods.steps import Removed
 from hf_scaffold.report.report import BASELINE_NAMES
+from hf_scaffold.training import artifact
 from hf_scaffold.training.checks import check
 
 CORPUS = ["the zones of Arizona have a zoo", "zone by zone", "hugs and pugs", "a bun, a pun, a pug"] * 5
@@ -323,6 +324,18 @@ def test_scaffolds_may_have_to_be_rarer(run, below):
     bpe = train(counts, vocab_size, scaffold_below=below, **options)
     assert (bpe.merges, bpe.tokens) == (reference.merges, reference.vocab)
     assert {*bpe.scaffold_tokens} == reference.scaffolds
+
+
+@given(runs(scaffold=False), st.sampled_from(["trimmed", "picky"]))
+@settings(max_examples=100, deadline=None)
+def test_the_loop_tells_what_the_encoders_find(run, method):
+    counts, vocab_size, options = run
+    options.pop("scaffold")
+    with pytest.MonkeyPatch.context() as patch:
+        fast = train(counts, vocab_size, method=method, surplus=0.5, threshold=0.5, **options)
+        patch.setattr(artifact, "Trained", lambda *_: None)
+        slow = train(counts, vocab_size, method=method, surplus=0.5, threshold=0.5, **options)
+    assert fast.raw_agreements == slow.raw_agreements
 
 
 def test_plain_bpe_has_two_names():
