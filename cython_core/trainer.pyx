@@ -878,7 +878,7 @@ cdef class MergeLoop:
         Args:
             hidden: bool, one a token: these.
         """
-        cdef const unsigned char[::1] is_hidden = np.ascontiguousarray(hidden, bool).view(np.uint8)
+        cdef const unsigned char[::1] is_hidden = np.ascontiguousarray(hidden, np.bool_).view(np.uint8)
         cdef size_t token, n = self.strings.size()
         if <size_t>is_hidden.shape[0] != n:
             raise ValueError(f"{is_hidden.shape[0]} tokens are hidden or not, of {n}")
@@ -888,7 +888,7 @@ cdef class MergeLoop:
             is_so[token] = not is_hidden[token]
             if token >= self.n_fixed and not (is_so[self.left_of[token]] and is_so[self.right_of[token]]):
                 is_so[token] = False
-        return found.view(bool)
+        return found.view(np.bool_)
 
     def encoded(self, const long long[::1] rows, n_merges=MAX_COUNT):
         """Pre-tokens as the merges encode them, scaffold tokens included.
