@@ -198,6 +198,23 @@ def test_a_removed_token_comes_back():
     assert train({"abc": 9, "ab": 3}, 4, method="picky", threshold=0.7).tokens == ["a", "b", "c", "ab"]
 
 
+@pytest.mark.parametrize(
+    ("counts", "threshold"),
+    [
+        # "ab" is merged again to the left of one that has been there all the time.
+        ({"cad": 100, "cae": 100, "cabab": 30, "ab": 90, "abab": 5}, 0.3),
+        # In "caaab", "aa" is merged at another place than before: where it ended, it doesn't begin.
+        ({"caaab": 10, "cad": 100, "caf": 100, "aae": 100, "aab": 20}, 0.4),
+    ],
+)
+@pytest.mark.parametrize("size", range(8, 16))
+def test_tokens_of_picky_come_and_go(counts, threshold, size):
+    reference = oracle.train_picky({tuple(text): n for text, n in counts.items()}, size, threshold=threshold)
+    bpe = train(counts, size, method="picky", threshold=threshold)
+    assert steps_of(bpe) == reference.steps
+    assert (bpe.tokens, bpe.scaffold_tokens) == (reference.present, reference.removed)
+
+
 def picky_tokenizer(**options):
     return hs.train(hs.count(CORPUS), 268, method="picky", threshold=0.6, **options)
 
