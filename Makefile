@@ -157,7 +157,7 @@ mutants: $(VENV)/build-extras
 DEBUG_TESTS := tests/splitting $(patsubst %,tests/%.py,core/test_added_token_finder core/test_core_bounds \
 	core/test_encoder core/test_lists core/test_model_reader core/test_vectors counting/test_counter \
 	engine/test_characters native/test_calls native/test_dropout native/test_normalized_calls native/test_offsets \
-	text/test_pre_tokenizers training/test_alphabets training/test_history training/test_trainer)
+	text/test_pre_tokenizers training/test_alphabets training/test_history training/test_methods training/test_trainer)
 SANITIZED = LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	ASAN_OPTIONS=detect_leaks=0 $(VENV)-debug/bin/
 debug-test: $(VENV)-debug/installed
