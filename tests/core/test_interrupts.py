@@ -65,8 +65,8 @@ def rows(counter):
 
 @cache
 def words():
-    """A counter of many distinct words."""
-    numbers = np.random.default_rng(0).integers(0, 1 << 60, 1_500_000).tolist()
+    """A counter of so many words that calls take far longer than the 0.1 s between looks at signals."""
+    numbers = np.random.default_rng(0).integers(0, 1 << 60, 4_000_000).tolist()
     letters = bytes.maketrans(b"0123456789", b"ghijklmnop")
     text = b" ".join(b"%x" % n for n in numbers).translate(letters)
     counter = PretokenCounter("gpt2")
