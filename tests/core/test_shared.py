@@ -3,12 +3,11 @@
 import subprocess
 import sys
 import sysconfig
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 
 import numpy as np
 import pytest
+from together import at_once
 
 import hf_scaffold
 from hf_scaffold._core.counter import PretokenCounter
@@ -21,18 +20,6 @@ CORE = sorted(path.stem for path in Path(hf_scaffold.__file__).with_name("_core"
 BYTES = np.arange(256, dtype=np.int32)
 RULES = np.array([[ord("a") + i, ord("b") + i, 256 + i] for i in range(20)], np.int32)
 PLAIN = AddedTokenFinder([])
-
-
-def at_once(work, n=8):
-    """work(0) … work(n - 1), each on its own thread, begun together."""
-    barrier = Barrier(n)
-
-    def begin(i):
-        barrier.wait(60)
-        return work(i)
-
-    with ThreadPoolExecutor(n) as pool:
-        return list(pool.map(begin, range(n)))
 
 
 def accepted(work):

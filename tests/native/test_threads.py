@@ -6,12 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 
 import pytest
 import toys
+from together import at_once
 from tokenizers import AddedToken
 
 WORDS = list(toys.WORDS)
@@ -22,18 +21,6 @@ SETTINGS = [
     {"text_pair": BATCH[::-1], "truncation": "only_second", "max_length": 60},
     {"padding": "max_length", "max_length": 30, "return_special_tokens_mask": True},
 ]
-
-
-def at_once(work, n=8):
-    """work(0) … work(n - 1), each on its own thread, begun together."""
-    barrier = Barrier(n)
-
-    def begin(i):
-        barrier.wait(60)
-        return work(i)
-
-    with ThreadPoolExecutor(n) as pool:
-        return list(pool.map(begin, range(n)))
 
 
 def test_settings_of_other_calls_do_not_matter(native):

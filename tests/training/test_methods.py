@@ -37,11 +37,21 @@ def train(counts, vocab_size, **options):
     return made
 
 
-def reference_of(counts, vocab_size, options, surplus):
-    """Plain BPE with the surplus, by the oracle."""
+def trained_with_surplus(run, method, surplus):
+    """Plain BPE with the surplus, by the oracle; and what the method makes of it."""
+    counts, vocab_size, options = run
     n_fixed = len(options["special_tokens"]) + len(set("".join(counts)))
     n_merged = vocab_size + int((vocab_size - n_fixed) * surplus)
-    return oracle.train({tuple(text): n for text, n in counts.items()}, n_merged, **options)
+    plain = oracle.train({tuple(text): n for text, n in counts.items()}, n_merged, **options)
+    others = {name: value for name, value in options.items() if name != "scaffold"}
+    return plain, train(counts, vocab_size, method=method, surplus=surplus, **others)
+
+
+def check_encoding(bpe, data, expected):
+    """Whether texts of the vocabulary's tokens become what expected(text) says."""
+    texts = texts_of(bpe, data)
+    for text, ids in zip(texts, bpe.encode([text.encode() for text in texts]), strict=True):
+        assert [bpe.tokens[i] for i in ids] == expected(text)
 
 
 def texts_of(bpe, data):
@@ -55,46 +65,31 @@ shares = st.sampled_from([0.0, 0.1, 0.5, 1.0])
 @given(runs(scaffold=False), shares, st.data())
 @settings(max_examples=300, deadline=None)
 def test_trimmed_demolishes_the_rarest_tokens_of_plain_bpe(run, surplus, data):
-    counts, vocab_size, options = run
-    plain = reference_of(counts, vocab_size, options, surplus)
-    options.pop("scaffold")
-    bpe = train(counts, vocab_size, method="trimmed", surplus=surplus, **options)
-    scaffolds = oracle.trimmed(plain, vocab_size)
+    plain, bpe = trained_with_surplus(run, "trimmed", surplus)
+    scaffolds = oracle.trimmed(plain, run[1])
     assert bpe.merges == plain.merges
     assert {*bpe.scaffold_tokens} == scaffolds
     assert bpe.tokens == [token for token in plain.expanded if token not in scaffolds]
-    texts = texts_of(bpe, data)
-    for text, ids in zip(texts, bpe.encode([text.encode() for text in texts]), strict=True):
-        assert [bpe.tokens[i] for i in ids] == oracle.encode(text, scaffolds, plain.merges)
+    check_encoding(bpe, data, lambda text: oracle.encode(text, scaffolds, plain.merges))
 
 
 @given(runs(scaffold=False), shares, st.data())
 @settings(max_examples=300, deadline=None)
 def test_leaf_pruning_is_plain_bpe_without_the_rarest_leaves(run, surplus, data):
-    counts, vocab_size, options = run
-    plain = reference_of(counts, vocab_size, options, surplus)
-    options.pop("scaffold")
-    bpe = train(counts, vocab_size, method="leaf", surplus=surplus, **options)
-    tokens, merges = oracle.without_leaves(plain, vocab_size)
+    plain, bpe = trained_with_surplus(run, "leaf", surplus)
+    tokens, merges = oracle.without_leaves(plain, run[1])
     assert (bpe.tokens, bpe.merges, bpe.scaffold_tokens) == (tokens, merges, [])
-    texts = texts_of(bpe, data)
-    for text, ids in zip(texts, bpe.encode([text.encode() for text in texts]), strict=True):
-        assert [bpe.tokens[i] for i in ids] == oracle.scaffolding(text, merges)
+    check_encoding(bpe, data, lambda text: oracle.scaffolding(text, merges))
 
 
 @given(runs(scaffold=False), shares, st.data())
 @settings(max_examples=300, deadline=None)
 def test_what_residues_leave_is_merged_again(run, surplus, data):
-    counts, vocab_size, options = run
-    plain = reference_of(counts, vocab_size, options, surplus)
-    options.pop("scaffold")
-    bpe = train(counts, vocab_size, method="residue", surplus=surplus, **options)
-    gone = oracle.residues(plain, vocab_size)
+    plain, bpe = trained_with_surplus(run, "residue", surplus)
+    gone = oracle.residues(plain, run[1])
     assert bpe.merges == plain.merges
     assert {*bpe.scaffold_tokens} == gone
-    texts = texts_of(bpe, data)
-    for text, ids in zip(texts, bpe.encode([text.encode() for text in texts]), strict=True):
-        assert [bpe.tokens[i] for i in ids] == oracle.encode_without_residues(text, gone, plain.merges)
+    check_encoding(bpe, data, lambda text: oracle.encode_without_residues(text, gone, plain.merges))
 
 
 @given(
