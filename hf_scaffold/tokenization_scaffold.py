@@ -786,6 +786,7 @@ class ExpandedModel:
 
     def __init__(self, scaffold: Mapping[str, Any], public: Tokenizer, dropout: float | None) -> None:
         if "steps" in scaffold:
+            # Not left undone: the models of `tokenizers` can't take a token out again once it is merged.
             raise NotImplementedError(
                 "PickyBPE is encoded by hf_scaffold's own encoder alone, which can't serve this call; "
                 "`explain_path` says why"
