@@ -126,6 +126,11 @@ public:
         linear_.store(prepared_.get(), std::memory_order_release);
         is_prepared_ = true;
     }
+    // Rules for what the replacements leave, which is merged once more; at most so many.
+    RuleTable& rules_again(std::size_t n_rules) {
+        again_ = std::make_unique<RuleTable>(n_rules);
+        return *again_;
+    }
     // Calling this makes the chronicle's steps decide, in place of rules.
     Chronicle& chronicle() {
         if (chronicle_ == nullptr) chronicle_ = std::make_unique<Chronicle>();
@@ -138,7 +143,8 @@ public:
     // Where pre-tokens may be encoded in parts; null where that isn't known, as before prepare().
     const Seams* seams() const {
         const bool is_ready = linear_.load(std::memory_order_acquire) != nullptr;
-        return is_ready && seams_.is_usable() && !writes_bytes_ && wholes_.empty() ? &seams_ : nullptr;
+        const bool is_apart = seams_.is_usable() && !writes_bytes_ && wholes_.empty() && again_ == nullptr;
+        return is_ready && is_apart ? &seams_ : nullptr;
     }
     // Applied to the output.
     Replacements& replacements() { return replacements_; }
@@ -148,54 +154,27 @@ public:
         const LinearBpe* const linear = linear_.load(std::memory_order_acquire);
         return std::max(
             {rules_.longest_probe(), characters_.longest_probe(), linear ? linear->longest_probe() : 0,
-             longest_chain(wholes_), chronicle_ ? chronicle_->longest_probe() : 0});
+             longest_chain(wholes_), chronicle_ ? chronicle_->longest_probe() : 0,
+             again_ ? again_->longest_probe() : 0});
     }
 
     // Appends the pre-token's tokens to `out`. Symbols without a token are dropped. `work` is scratch space; each
     // thread needs its own. O(n log n) for n bytes.
     struct Work;
     void encode(const unsigned char* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out) const {
-        if (!wholes_.empty()) {
-            const auto whole = wholes_.find(std::string(reinterpret_cast<const char*>(bytes), n));
-            if (whole != wholes_.end()) {
-                replacements_.append(whole->second, out);
-                return;
-            }
-        }
-        if (chronicle_ != nullptr) {
-            if (writes_bytes_) bytes = ByteAlphabet::write(bytes, n, work.written);
-            work.symbols.clear();
-            read(bytes, n, [&](token_id_t token) { work.symbols.push_back(token); });
-            const auto append = [&](token_id_t token) { replacements_.append(token, out); };
-            chronicle_->encode(work.symbols, work.chronicle, work.interrupt, append);
-            return;
-        }
-        const LinearBpe* const linear = linear_.load(std::memory_order_acquire);
-        if (linear != nullptr) {
-            if (by_character_) {
-                if (encode_characters(*linear, bytes, n, work, out)) return;
-            } else if (linear->encode(bytes, n, work.linear, work.interrupt)) {
-                replacements_.append(work.linear.ids, out);
-                return;
-            }
-        }
-        if (writes_bytes_) bytes = ByteAlphabet::write(bytes, n, work.written);
-        read(bytes, n, work);
-        if (work.nodes.size() <= SHORT) {
-            merge_by_scanning(work);
-        } else {
-            merge_by_queue(work, [] { return false; });
-        }
-        write(work, out);
+        const std::size_t size = out.size();
+        encode_once(bytes, n, work, out);
+        if (again_ != nullptr) merge_again(size, work, out);
     }
 
     // The same with BPE-dropout: before each merge the dice may drop candidates, in order; the first one kept is
     // merged. Ends when all are dropped.
     void encode(const unsigned char* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out, Dice dice) const {
-        if (chronicle_ != nullptr) throw std::invalid_argument("PickyBPE has no dropout");
+        if (chronicle_ != nullptr || again_ != nullptr)
+            throw std::invalid_argument("there is no dropout where tokens are also removed, as in PickyBPE");
         if (writes_bytes_) bytes = ByteAlphabet::write(bytes, n, work.written);
         read(bytes, n, work);
-        merge_by_queue(work, [&] { return dice.drops(); });
+        merge_by_queue(rules_, work, [&] { return dice.drops(); });
         write(work, out);
     }
 
@@ -232,7 +211,47 @@ private:
     static constexpr std::size_t SHORT = 48;  // symbols up to which scanning beats the queue
     static constexpr std::uint32_t END = std::numeric_limits<std::uint32_t>::max();
 
-    std::uint32_t rank_of(const Node& left, const Node& right) const { return rules_.rank_of(left.token, right.token); }
+    void encode_once(const unsigned char* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out) const {
+        if (!wholes_.empty()) {
+            const auto whole = wholes_.find(std::string(reinterpret_cast<const char*>(bytes), n));
+            if (whole != wholes_.end()) {
+                replacements_.append(whole->second, out);
+                return;
+            }
+        }
+        if (chronicle_ != nullptr) {
+            if (writes_bytes_) bytes = ByteAlphabet::write(bytes, n, work.written);
+            work.symbols.clear();
+            read(bytes, n, [&](token_id_t token) { work.symbols.push_back(token); });
+            const auto append = [&](token_id_t token) { replacements_.append(token, out); };
+            chronicle_->encode(work.symbols, work.chronicle, work.interrupt, append);
+            return;
+        }
+        const LinearBpe* const linear = linear_.load(std::memory_order_acquire);
+        if (linear != nullptr) {
+            if (by_character_) {
+                if (encode_characters(*linear, bytes, n, work, out)) return;
+            } else if (linear->encode(bytes, n, work.linear, work.interrupt)) {
+                replacements_.append(work.linear.ids, out);
+                return;
+            }
+        }
+        if (writes_bytes_) bytes = ByteAlphabet::write(bytes, n, work.written);
+        read(bytes, n, work);
+        merge(rules_, work);
+        write(work, out);
+    }
+
+    // What has been appended since `out` was that long.
+    void merge_again(std::size_t size, Work& work, std::vector<token_id_t>& out) const {
+        work.nodes.clear();
+        for (std::size_t i = size; i < out.size(); ++i) work.nodes.push_back({out[i], 0, 0, 0});
+        merge(*again_, work);
+        out.resize(size);
+        for (const Node& node : work.nodes) {
+            if (node.token != NO_ID) out.push_back(node.token);
+        }
+    }
 
     // False if this takes merging.
     bool encode_characters(
@@ -273,29 +292,41 @@ private:
         }
     }
 
+    static std::uint32_t rank_of(const RuleTable& rules, const Node& left, const Node& right) {
+        return rules.rank_of(left.token, right.token);
+    }
+
+    static void merge(const RuleTable& rules, Work& work) {
+        if (work.nodes.size() <= SHORT) {
+            merge_by_scanning(rules, work);
+        } else {
+            merge_by_queue(rules, work, [] { return false; });
+        }
+    }
+
     // Nodes store their ranks, so that each merge only looks up two pairs and scans for the lowest rank.
-    void merge_by_scanning(Work& work) const {
+    static void merge_by_scanning(const RuleTable& rules, Work& work) {
         std::vector<Node>& nodes = work.nodes;
         std::size_t n = nodes.size();
-        for (std::size_t i = 0; i + 1 < n; ++i) nodes[i].rank = rank_of(nodes[i], nodes[i + 1]);
+        for (std::size_t i = 0; i + 1 < n; ++i) nodes[i].rank = rank_of(rules, nodes[i], nodes[i + 1]);
         while (n > 1) {
             std::size_t best = 0;
             for (std::size_t i = 1; i + 1 < n; ++i) {
                 if (nodes[i].rank < nodes[best].rank) best = i;
             }
             if (nodes[best].rank == RuleTable::NO_RANK) break;
-            nodes[best].token = rules_.merged(nodes[best].rank);
+            nodes[best].token = rules.merged(nodes[best].rank);
             nodes.erase(nodes.begin() + best + 1);
             --n;
-            if (best > 0) nodes[best - 1].rank = rank_of(nodes[best - 1], nodes[best]);
-            if (best + 1 < n) nodes[best].rank = rank_of(nodes[best], nodes[best + 1]);
+            if (best > 0) nodes[best - 1].rank = rank_of(rules, nodes[best - 1], nodes[best]);
+            if (best + 1 < n) nodes[best].rank = rank_of(rules, nodes[best], nodes[best + 1]);
         }
     }
 
     // A queued rank that is no longer its node's is stale. drops() says whether to drop a candidate; as in
     // `tokenizers`, stale ones take part, so that the odds are the same.
     template <class Drops>
-    void merge_by_queue(Work& work, Drops drops) const {
+    static void merge_by_queue(const RuleTable& rules, Work& work, Drops drops) {
         std::vector<Node>& nodes = work.nodes;
         if (nodes.size() >= END) throw std::overflow_error("a pre-token of 2**32 - 1 or more symbols");
         const std::uint32_t n = static_cast<std::uint32_t>(nodes.size());
@@ -306,7 +337,7 @@ private:
             steps.next();
             nodes[i].previous = i == 0 ? END : i - 1;
             nodes[i].next = i + 1 == n ? END : i + 1;
-            rate(work, i);
+            rate(rules, work, i);
         }
         while (!work.queue.empty()) {
             steps.next();
@@ -322,12 +353,12 @@ private:
             Node& node = nodes[candidate.node];
             if (node.token == NO_ID || node.rank != candidate.rank) continue;
             Node& gone = nodes[node.next];
-            node.token = rules_.merged(node.rank);
+            node.token = rules.merged(node.rank);
             node.next = gone.next;
             gone.token = NO_ID;
             if (node.next != END) nodes[node.next].previous = candidate.node;
-            rate(work, candidate.node);
-            if (node.previous != END) rate(work, node.previous);
+            rate(rules, work, candidate.node);
+            if (node.previous != END) rate(rules, work, node.previous);
         }
     }
 
@@ -336,13 +367,14 @@ private:
         std::push_heap(work.queue.begin(), work.queue.end());
     }
 
-    void rate(Work& work, std::uint32_t i) const {
+    static void rate(const RuleTable& rules, Work& work, std::uint32_t i) {
         Node& node = work.nodes[i];
-        node.rank = node.next == END ? RuleTable::NO_RANK : rank_of(node, work.nodes[node.next]);
+        node.rank = node.next == END ? RuleTable::NO_RANK : rank_of(rules, node, work.nodes[node.next]);
         if (node.rank != RuleTable::NO_RANK) push(work, {node.rank, i});
     }
 
     RuleTable rules_;
+    std::unique_ptr<RuleTable> again_;      // null where nothing is merged again
     std::unique_ptr<Chronicle> chronicle_;  // null where rules decide
     std::unique_ptr<const LinearBpe> prepared_;
     std::atomic<const LinearBpe*> linear_{nullptr};

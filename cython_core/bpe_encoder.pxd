@@ -14,6 +14,12 @@ cdef extern from "replacements.hpp" namespace "hf_scaffold" nogil:
         void add(token_id_t) except +
         void finish() except +
 
+cdef extern from "linear_bpe.hpp" namespace "hf_scaffold" nogil:
+    cppclass Rule "hf_scaffold::LinearBpe::Rule":
+        token_id_t left
+        token_id_t right
+        token_id_t merged
+
 cdef extern from "bpe_encoder.hpp" namespace "hf_scaffold" nogil:
     cppclass EncoderWork "hf_scaffold::BpeEncoder::Work":
         Interrupt* interrupt
@@ -29,6 +35,9 @@ cdef extern from "bpe_encoder.hpp" namespace "hf_scaffold" nogil:
         void add_merge(token_id_t, token_id_t, token_id_t) except +
         void add_removal(token_id_t, const token_id_t*, size_t) except +
 
+    cppclass RuleTable:
+        void add(const Rule&) except +
+
     cppclass BpeEncoder:
         BpeEncoder(size_t) except +
         void set_byte(unsigned char, token_id_t)
@@ -38,6 +47,7 @@ cdef extern from "bpe_encoder.hpp" namespace "hf_scaffold" nogil:
         void prepare() except +
         void add_whole(const unsigned char*, size_t, token_id_t) except +
         Replacements& replacements()
+        RuleTable& rules_again(size_t) except +
         Chronicle& chronicle() except +
         void encode(const unsigned char*, size_t, EncoderWork&, vector[token_id_t]&) except +
         size_t longest_probe()
@@ -65,10 +75,25 @@ cdef inline int set_bytes(BpeEncoder* bpe, const token_id_t[::1] tokens, str nam
 
 cdef inline int add_rules(BpeEncoder* bpe, const token_id_t[:, ::1] rules) except -1:
     cdef Py_ssize_t i
-    if rules.shape[1] != 3:
-        raise ValueError(f"rules has {rules.shape[1]} columns instead of 3: left, right and merged token")
+    check_columns(rules)
     for i in range(rules.shape[0]):
         bpe.add_rule(checked(rules[i, 0]), checked(rules[i, 1]), checked(rules[i, 2]))
+
+
+cdef inline int check_columns(const token_id_t[:, ::1] rules) except -1:
+    if rules.shape[1] != 3:
+        raise ValueError(f"rules has {rules.shape[1]} columns instead of 3: left, right and merged token")
+
+
+# Rules that apply once tokens are replaced, to what is there then.
+cdef inline int set_rules_again(BpeEncoder* bpe, const token_id_t[:, ::1] rules) except -1:
+    cdef Rule rule
+    cdef Py_ssize_t i
+    check_columns(rules)
+    cdef RuleTable* table = &bpe.rules_again(rules.shape[0])
+    for i in range(rules.shape[0]):
+        rule.left, rule.right, rule.merged = checked(rules[i, 0]), checked(rules[i, 1]), checked(rules[i, 2])
+        table.add(rule)
 
 
 # The steps of a training that took tokens out again: rows of left, right and merged token; of a removal the token, -1

@@ -6,7 +6,7 @@ from libc.stdint cimport INT32_MAX
 from libcpp cimport bool
 from libcpp.vector cimport vector
 
-from bpe_encoder cimport MUCH, BpeEncoder, CharacterTable, EncoderWork, add_rules, checked, set_bytes, set_history, set_replacements
+from bpe_encoder cimport MUCH, BpeEncoder, CharacterTable, EncoderWork, add_rules, checked, set_bytes, set_history, set_replacements, set_rules_again
 from encoded_rows cimport encoded_rows
 from interrupt cimport Interrupt
 from widths cimport token_id_t
@@ -25,6 +25,7 @@ cdef class PretokenEncoder:
         unknown: The token of characters without one of their own; -1 to drop them.
         fuse_unknown: Whether a run of characters without a token becomes a single one.
         history: Two int32 arrays that decide in place of the rules, as `set_history` in bpe_encoder.pxd takes them.
+        again: More rules, which apply to what is there once tokens are replaced.
         first_byte: The token of byte 0; byte b has the token first_byte + b. Characters without a token become the
             tokens of their bytes. -1 if there are none.
     Raises:
@@ -44,6 +45,7 @@ cdef class PretokenEncoder:
         bool fuse_unknown=False,
         token_id_t first_byte=-1,
         tuple history=None,
+        const token_id_t[:, ::1] again=None,
     ):
         cdef bytes pretoken
         self.encoder = new BpeEncoder(rules.shape[0])
@@ -54,6 +56,8 @@ cdef class PretokenEncoder:
         add_rules(self.encoder, rules)
         if history is not None:
             set_history(self.encoder, history)
+        if again is not None:
+            set_rules_again(self.encoder, again)
         set_replacements(self.encoder, replacements)
         for pretoken, token in tuple(wholes.items()):
             self.encoder.add_whole(<const unsigned char*>pretoken, len(pretoken), checked(token))

@@ -12,7 +12,7 @@ from libcpp.memory cimport make_shared, shared_ptr, unique_ptr, weak_ptr
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from bpe_encoder cimport MUCH, BpeEncoder, add_rules, checked, set_history, set_replacements, set_symbols
+from bpe_encoder cimport MUCH, BpeEncoder, add_rules, checked, set_history, set_replacements, set_rules_again, set_symbols
 from hf_scaffold._core.text_reader cimport Utf8
 from interrupt cimport Interrupt
 from presets cimport Preset, Splitter, Splitting, splitting_of
@@ -349,6 +349,7 @@ cdef class TextEncoder:
         replacements: From a token to the tokens that replace it in the output. Or, of tokens whose ids follow each other,
             a tuple: the first id, as int64 where the parts of each end, and as int32 all parts.
         history: Two int32 arrays that decide in place of the rules, as `set_history` in bpe_encoder.pxd takes them.
+        again: More rules, which apply to what is there once tokens are replaced.
     Raises:
         ConfigurationError: no preset of that name.
         ValueError: the levels are no tables of patterns that take linear time; an id is negative; or `symbols` or
@@ -371,6 +372,7 @@ cdef class TextEncoder:
         const token_id_t[:, ::1] rules,
         replacements not None,
         tuple history=None,
+        const token_id_t[:, ::1] again=None,
         *,
         bint _colliding=False,
     ):
@@ -381,6 +383,8 @@ cdef class TextEncoder:
         add_rules(self.bpe.get(), rules)
         if history is not None:
             set_history(self.bpe.get(), history)
+        if again is not None:
+            set_rules_again(self.bpe.get(), again)
         set_replacements(self.bpe.get(), replacements)
 
     @property

@@ -14,6 +14,7 @@ class PretokenEncoder:
         fuse_unknown: bool = False,
         first_byte: int = -1,
         history: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None,
+        again: NDArray[np.int32] | None = None,
     ) -> None: ...
     @property
     def longest_probe(self) -> int: ...

@@ -32,6 +32,7 @@ class TextEncoder:
         rules: NDArray[np.int32] | memoryview,
         replacements: dict[int, list[int]] | tuple[int, memoryview, memoryview],
         history: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None,
+        again: NDArray[np.int32] | None = None,
         *,
         _colliding: bool = False,
     ) -> None: ...

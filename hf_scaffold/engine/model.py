@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from array import array
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hf_scaffold._core.model_reader import ModelReader
 from hf_scaffold._core.text_encoder import rules_of
-from hf_scaffold.methods.steps import Step, steps_as_numbers
+from hf_scaffold.methods.steps import Step, compiled_steps
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, ids_of_bytes
 from hf_scaffold.text.symbols import BYTE_TOKENS
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 METASPACE = "▁"
 
@@ -44,13 +48,14 @@ class Numbers(NamedTuple):
         rules: The merges as int32 rows of left, right and merged token.
         replacements: From a scaffold token to the public tokens that replace it; or the first scaffold token,
             where the parts of each end, and all parts.
-        history: Where steps decide in place of rules, these as numbers; else None.
+        history, again: As `CompiledSteps` has them.
     """
 
     byte_ids: array[int]
-    rules: memoryview
+    rules: NDArray[np.int32] | memoryview
     replacements: dict[int, list[int]] | tuple[int, memoryview, memoryview]
     history: Any = None
+    again: Any = None
 
 
 class Model:
@@ -61,7 +66,7 @@ class Model:
         merges: Pairs of tokens in rank order, scaffold tokens included.
         demolish: Scaffold token to the public tokens that replace it.
         settings: How text becomes symbols, as in tokenizer.json; those that aren't set are left out.
-        steps: What PickyBPE does in place of merging and demolishing; None for other methods.
+        steps: What decides in place of merging and demolishing, as in PickyBPE; None for most methods.
     """
 
     vocab: dict[str, int]
@@ -104,9 +109,8 @@ class Model:
         if self._numbers is None:
             n_prefix = len(self.settings.get("continuing_subword_prefix", ""))
             if self.steps is not None:
-                history = steps_as_numbers(self.steps, self.vocab | self._scaffold_ids, n_prefix)
-                no_rules = rules_of([], self.vocab, self._scaffold_ids, n_prefix)
-                self._numbers = Numbers(ids_of_bytes(self.vocab), no_rules, {}, history)
+                steps = compiled_steps(self.steps, self.vocab | self._scaffold_ids, n_prefix)
+                self._numbers = Numbers(ids_of_bytes(self.vocab), *steps)
                 return self._numbers
             public = ([self.vocab[part] for part in parts] for parts in self.demolish.values())
             self._numbers = Numbers(

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hf_scaffold._utils.strict_json import shown
 from hf_scaffold.text.symbols import Affixes, Pair
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Removed(NamedTuple):
@@ -90,7 +94,65 @@ def step_violations(steps: Sequence[Step], tokens: Set[str], n_prefix: int) -> I
             yield f"steps[{number}] splits {shown(step.token)} into what spells {shown(spelled)}"
 
 
-def steps_as_numbers(steps: Sequence[Step], ids: Mapping[str, int], n_prefix: int) -> tuple[Any, Any]:
+class CompiledSteps(NamedTuple):
+    """Steps as compiled encoders take them.
+
+    Args:
+        rules: int32 (n, 3), merges to apply first, as left, right and merged token, in rank order.
+        replacements: From a token to those that replace it then.
+        history: Where all steps have to be gone through, these as `steps_as_numbers` has them; else None.
+        again: int32 (n, 3), where that is the same: the merges for what is there then; else None.
+    """
+
+    rules: NDArray[np.int32]
+    replacements: dict[int, list[int]]
+    history: tuple[NDArray[np.int32], NDArray[np.int32]] | None
+    again: NDArray[np.int32] | None
+
+
+def compiled_steps(steps: Sequence[Step], ids: Mapping[str, int], n_prefix: int) -> CompiledSteps:
+    """The steps as the fastest of encoders takes them; arguments as for `steps_as_numbers`.
+
+    Steps that merge, then remove, then merge again are merging by rank, twice, if nothing comes too late:
+    no merge makes what an earlier one, or itself, is made of, and no removal leaves what is removed, too.
+
+    Example:
+        >>> steps = [("a", "b"), ("ab", "c"), Removed("ab", ("a", "b")), ("b", "c")]
+        >>> found = compiled_steps(steps, {"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 4, "bc": 5}, 0)
+        >>> found.rules.tolist(), found.replacements, found.again.tolist()
+        ([[0, 1, 3], [3, 2, 4]], {3: [0, 1]}, [[1, 2, 5]])
+    """
+    import numpy as np
+
+    rows, parts = steps_as_numbers(steps, ids, n_prefix)
+    removals = np.flatnonzero(rows[:, 1] < 0)
+    if len(removals):
+        first, removed, again = np.split(rows, [removals[0], removals[-1] + 1])
+        tokens, ends = removed[:, 0], removed[:, 2]
+        if (
+            len(removed) == len(removals) == len(np.unique(tokens))
+            and not np.isin(parts, tokens).any()
+            and _is_in_order(first)
+            and _is_in_order(again)
+        ):
+            of_each = (part.tolist() for part in np.split(parts, ends[:-1]))
+            return CompiledSteps(first, dict(zip(tokens.tolist(), of_each, strict=True)), None, again)
+    return CompiledSteps(rows[:0], {}, (rows, parts), None)
+
+
+def _is_in_order(rules: NDArray[np.int32]) -> bool:
+    """Whether no rule makes what an earlier one, or itself, is made of."""
+    used: set[int] = set()
+    for left, right, made in rules.tolist():
+        used.update((left, right))
+        if made in used:
+            return False
+    return True
+
+
+def steps_as_numbers(
+    steps: Sequence[Step], ids: Mapping[str, int], n_prefix: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The steps as compiled code takes them.
 
     Args:

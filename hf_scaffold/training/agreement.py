@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
@@ -75,6 +75,11 @@ def _agreeing(bpe: Encoders, counts: PreTokenCounts, exact: EncodedRows | None =
     Args:
         exact: What `encode` makes of all, if that is known.
     """
+    if bpe.merges_as_raw_model:
+        agrees_by_merges = np.ones(len(counts), bool)
+        agrees = agrees_by_merges.copy()
+        agrees[[row for whole in _unlike_wholes(bpe) if (row := counts.row_of(whole)) >= 0]] = False
+        return agrees, agrees_by_merges
     encoders = [bpe.raw_pretoken_encoder] if exact else [bpe.pretoken_encoder, bpe.raw_pretoken_encoder]
     *found, raw = _encode_all(encoders, counts)
     exact = exact or found[0]
@@ -85,6 +90,15 @@ def _agreeing(bpe: Encoders, counts: PreTokenCounts, exact: EncodedRows | None =
     agrees_by_merges = agrees.copy()
     agrees_by_merges[single] = rows_alike(_of_rows(exact, single), by_merges)
     return agrees, agrees_by_merges
+
+
+def _unlike_wholes(bpe: Encoders) -> Iterator[bytes]:
+    """Pre-tokens that are taken whole, but merged to something else."""
+    wholes = [*bpe.raw_wholes]
+    ids, ends = bpe.pretoken_encoder.encode(b"".join(wholes), np.cumsum([0, *map(len, wholes)]))
+    expected = np.fromiter(bpe.raw_wholes.values(), np.int32, len(wholes))
+    alike = rows_alike((ids, ends), (expected, np.arange(len(wholes) + 1)))
+    return (wholes[i] for i in np.flatnonzero(~alike))
 
 
 def _encode_all(

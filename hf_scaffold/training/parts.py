@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hf_scaffold._core import trainer
 from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold.errors import ArtifactError
-from hf_scaffold.methods.steps import Step, steps_as_numbers
+from hf_scaffold.methods.steps import Step, compiled_steps
 from hf_scaffold.text.byte_level import SYMBOL_TO_BYTE, all_symbols_to_bytes, ids_of_bytes, symbols_to_bytes
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
 from hf_scaffold.text.symbols import BYTE_TOKENS, NO_AFFIXES, Affixes, Pair
@@ -129,8 +129,10 @@ class Encoders(Parts):
         """The exact encoder, over arrays of pre-tokens."""
         if self.steps is None:
             return self._pretoken_encoder(self.rules, self._demolished_ids, {}, self.vocab)
-        history = steps_as_numbers(self.steps, self.vocab, len(self.affixes.prefix))
-        return self._pretoken_encoder(self.rules[:0], {}, {}, self.vocab, history)
+        steps = compiled_steps(self.steps, self.vocab, len(self.affixes.prefix))
+        return self._pretoken_encoder(
+            steps.rules, steps.replacements, {}, self.vocab, steps.history, steps.again
+        )
 
     @cached_property
     def expanded_pretoken_encoder(self) -> PretokenEncoder:
@@ -142,7 +144,7 @@ class Encoders(Parts):
     @cached_property
     def raw_pretoken_encoder(self) -> PretokenEncoder:
         """The encoder that a plain BPE engine makes of `raw_model`, over arrays of pre-tokens."""
-        return self._pretoken_encoder(self._raw_rules, {}, self._raw_wholes, self.tokens)
+        return self._pretoken_encoder(self._raw_rules, {}, self.raw_wholes, self.tokens)
 
     def raw_merging_pretoken_encoder(self, n_rules: int | None = None) -> PretokenEncoder:
         """The same of an engine that doesn't know `ignore_merges`; n_rules as below."""
@@ -155,7 +157,7 @@ class Encoders(Parts):
         What a scaffold token is demolished to stays the same.
         """
         n_tokens = self._n_tokens_after(n_rules)
-        wholes = {whole: token_id for whole, token_id in self._raw_wholes.items() if token_id < n_tokens}
+        wholes = {whole: token_id for whole, token_id in self.raw_wholes.items() if token_id < n_tokens}
         return (
             self._pretoken_encoder(self.rules[:n_rules], self._demolished_ids, {}, self.vocab),
             self._pretoken_encoder(self._raw_rules_among(n_tokens), {}, wholes, self.tokens),
@@ -186,6 +188,11 @@ class Encoders(Parts):
         is_made[splits[:, 2]] = True
         return rows[is_made & (rows[:, 0] < n_tokens) & (rows[:, 1] < n_tokens)]
 
+    @property
+    def merges_as_raw_model(self) -> bool:
+        """Whether `pretoken_encoder` is the raw model's, but for pre-tokens that this takes whole."""
+        return self.steps is None and not self.demolish_map and np.array_equal(self.rules, self._raw_rules)
+
     @cached_property
     def _demolished_ids(self) -> dict[int, list[int]]:
         return {
@@ -194,7 +201,7 @@ class Encoders(Parts):
         }
 
     @cached_property
-    def _raw_wholes(self) -> dict[bytes, int]:
+    def raw_wholes(self) -> dict[bytes, int]:
         """The pre-tokens that a plain BPE engine takes whole."""
         if not self.affixes.takes_wholes:
             return {}
@@ -223,15 +230,18 @@ class Encoders(Parts):
         wholes: dict[bytes, int],
         tokens: Iterable[str],
         history: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None,
+        again: NDArray[np.int32] | None = None,
     ) -> PretokenEncoder:
         vocab = self.vocab
         if not self.by_character:
-            return PretokenEncoder(ids_of_bytes(vocab), rows, replacements, wholes, history=history)
+            return PretokenEncoder(
+                ids_of_bytes(vocab), rows, replacements, wholes, history=history, again=again
+            )
         characters = self.affixes.characters((token, vocab[token]) for token in tokens)
         unknown = -1 if self.unk_token is None else vocab[self.unk_token]
         first_byte = len(self.special_tokens) if self.byte_fallback else -1
         return PretokenEncoder(
-            characters, rows, replacements, wholes, unknown, self.fuse_unk, first_byte, history
+            characters, rows, replacements, wholes, unknown, self.fuse_unk, first_byte, history, again
         )
 
     @cached_property

@@ -27,7 +27,7 @@ def spelled(contents):
 
 
 def numbers(model):
-    byte_ids, rules, replacements, _ = model.numbers
+    byte_ids, rules, replacements, *_ = model.numbers
     if isinstance(replacements, tuple):
         first, ends, parts = replacements
         rows = [parts[begin:end].tolist() for begin, end in pairwise([0, *ends])]

@@ -17,10 +17,12 @@ from hf_scaffold._core.pretoken_encoder import PretokenEncoder
 from hf_scaffold._core.trainer import PickyMergeLoop
 from hf_scaffold.errors import ArtifactError, ConfigurationError
 from hf_scaffold.evaluation.baselines import RIVALS
-from hf_scaffold.methods.steps import Removed
+from hf_scaffold.methods.steps import CompiledSteps, Removed, compiled_steps, steps_as_numbers
 from hf_scaffold.report.report import BASELINE_NAMES
 from hf_scaffold.training import artifact
+from hf_scaffold.training import parts as artifact_parts
 from hf_scaffold.training.checks import check
+from hf_scaffold.training.parts import Encoders
 
 CORPUS = ["the zones of Arizona have a zoo", "zone by zone", "hugs and pugs", "a bun, a pun, a pug"] * 5
 
@@ -277,7 +279,7 @@ def test_what_picky_can_not_do_is_said():
     with pytest.raises(NotImplementedError, match="PickyBPE is encoded by hf_scaffold's own encoder alone"):
         tokenizer._expanded()
     tokenizer.dropout = 0.1
-    with pytest.raises(ValueError, match="PickyBPE has no dropout"):
+    with pytest.raises(ValueError, match="no dropout where tokens are also removed"):
         tokenizer("hugs")
 
 
@@ -338,16 +340,58 @@ def test_scaffolds_may_have_to_be_rarer(run, below):
     assert {*bpe.scaffold_tokens} == reference.scaffolds
 
 
-@given(runs(scaffold=False), st.sampled_from(["trimmed", "picky"]))
-@settings(max_examples=100, deadline=None)
-def test_the_loop_tells_what_the_encoders_find(run, method):
+@given(runs(scaffold=False), st.sampled_from(RIVALS))
+@settings(max_examples=200, deadline=None)
+def test_agreement_is_what_both_encoders_find(run, method):
+    """The loop tells it, or that the rules are the same; of residues the encoder that goes by steps."""
     counts, vocab_size, options = run
     options.pop("scaffold")
     with pytest.MonkeyPatch.context() as patch:
         fast = train(counts, vocab_size, method=method, surplus=0.5, threshold=0.5, **options)
         patch.setattr(artifact, "Trained", lambda *_: None)
+        patch.setattr(Encoders, "merges_as_raw_model", False)
+        patch.setattr(artifact_parts, "compiled_steps", by_steps)
         slow = train(counts, vocab_size, method=method, surplus=0.5, threshold=0.5, **options)
     assert fast.raw_agreements == slow.raw_agreements
+
+
+def by_steps(steps, ids, n_prefix):
+    """All steps in their order, also where merging by rank, twice, is the same."""
+    return CompiledSteps(np.zeros((0, 3), np.int32), {}, steps_as_numbers(steps, ids, n_prefix), None)
+
+
+AB, BC, ABC = ("a", "b"), ("b", "c"), ("a", "bc")
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [ABC, BC],  # the second makes what the first is made of
+        [AB, Removed("ab", AB), ABC, BC],
+        [BC, ABC, Removed("abc", ABC), Removed("bc", BC), AB],
+        [AB, Removed("ab", AB), AB, Removed("ab", AB)],
+        [AB, BC, Removed("ab", AB), Removed("ab", AB), BC],
+        [BC, ABC, Removed("bc", BC), Removed("abc", ABC), AB],  # twice by rank: bc is there once more
+    ],
+)
+def test_steps_in_another_order_are_gone_through(steps):
+    ids = {token: i for i, token in enumerate(["a", "b", "c", "ab", "bc", "abc"])}
+    assert compiled_steps(steps, ids, 0).history is not None
+
+
+def test_residues_go_without_steps():
+    bpe = hs.train(hs.count(CORPUS), 275, method="residue", surplus=0.5)
+    assert compiled_steps(bpe.steps, bpe.vocab, 0).history is None
+    with pytest.raises(ValueError, match="no dropout where tokens are also removed"):
+        bpe.to_tokenizer()("hugs", dropout=0.1)
+
+
+def test_a_token_that_merging_does_not_make_is_taken_whole():
+    """Both models have the same rules, which make ab c of abc."""
+    vocab = {token: i for i, token in enumerate(["a", "b", "c", "ab", "bc", "abc"])}
+    bpe = hs.ScaffoldBPE([AB, BC, ABC], vocab, {})
+    counts = hs.PreTokenCounts.from_mapping({"abc": 1, "ab": 2, "abcc": 4})
+    assert [bpe.agreement(counts, ignore_merges=known) for known in (True, False)] == [6 / 7, 1]
 
 
 def test_plain_bpe_has_two_names():
