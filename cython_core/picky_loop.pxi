@@ -2,6 +2,7 @@
 
 cdef extern from "later_cells.hpp" namespace "hf_scaffold" nogil:
     cppclass LaterCells:
+        LaterCells()
         void add(uint32_t, position_t) except +
         position_t* make_room(uint32_t, size_t) except +
         bool take(uint32_t, const position_t*, size_t, vector[position_t]&) except +
@@ -226,6 +227,14 @@ cdef class PickyMergeLoop(MergeLoop):
         put(self.raised, number, pair)
 
     # ---- the result
+
+    cdef int _forget_candidates(self) except -1:
+        MergeLoop._forget_candidates(self)
+        self.ids = unordered_map[string, token_id_t, KeyedHash]()
+        self.later_cells = LaterCells()
+        self.places = vector[vector[position_t]]()
+        self.gathered = vector[position_t]()
+        self.raised = unordered_map[uint32_t, TokenPair]()
 
     @property
     def history(self):

@@ -1,13 +1,14 @@
 """What the merge loops refuse by themselves, and what training costs on text that repeats itself."""
 
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 
 import hf_scaffold as hs
 from hf_scaffold._core.counter import PretokenCounter, first_out_of_order
-from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop, MergeReplay
+from hf_scaffold._core.trainer import AmbiguousMergeLoop, MergeLoop, MergeReplay, PickyMergeLoop
 
 GIVEN = {
     "symbols": np.array([0, 1, 1, 2], np.int32),
@@ -76,7 +77,7 @@ def test_symbols_may_be_given_as_bytes_and_by_their_place_in_a_table(kind):
         assert result(symbols=np.array([4, 3, 3, 1], dtype), ids=table) == expected
 
 
-@pytest.mark.parametrize("kind", [MergeLoop, AmbiguousMergeLoop])
+@pytest.mark.parametrize("kind", [MergeLoop, AmbiguousMergeLoop, partial(PickyMergeLoop, threshold=0.5)])
 def test_a_loop_that_has_finished_keeps_its_results(kind):
     loop, same = kind(**GIVEN), kind(**GIVEN)
     for each in (loop, same):
