@@ -376,7 +376,7 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
         special_tokens_map: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> "ScaffoldTokenizerFast":
-        """Train a new Scaffold-BPE vocabulary; pipeline, special tokens, templates and settings stay.
+        """Train a new vocabulary; method, pipeline, special tokens, templates and settings stay.
 
         Args:
             text_iterator: Texts, or batches of texts.
@@ -385,7 +385,9 @@ class ScaffoldTokenizerFast(PreTrainedTokenizerFast):
             length: Number of texts, for the progress bar.
             new_special_tokens: Special tokens behind those there are.
             special_tokens_map: Special tokens to rename, old to new.
-            kwargs: As for `hf_scaffold.train`: min_frequency, max_token_length, …; and show_progress.
+            kwargs: As for `hf_scaffold.train`: min_frequency, max_token_length, …; and show_progress. The
+                method, with its surplus, threshold or scaffold_below, is that recorded with this tokenizer;
+                Scaffold-BPE if there is none. method or scaffold chooses another.
         Returns:
             A new tokenizer. Added tokens that are not special stay, with ids from vocab_size on.
         Raises:

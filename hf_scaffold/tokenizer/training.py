@@ -34,7 +34,13 @@ from hf_scaffold.tokenizer.building import (
     special_tokens_in,
 )
 from hf_scaffold.tokenizer.like import empty_like, fill, symbol_options
-from hf_scaffold.training.settings import TrainingOptions, TrainingSettings, checked_sizes, settings_from
+from hf_scaffold.training.settings import (
+    TrainingOptions,
+    TrainingSettings,
+    checked_sizes,
+    method_recorded,
+    settings_from,
+)
 from hf_scaffold.training.trainer import train, train_sizes
 
 if TYPE_CHECKING:
@@ -214,6 +220,8 @@ def train_new_from_iterator(
     shell = empty_like(like, new_special_tokens or (), special_tokens_map)
     counts = count(texts, pre_tokenizer=shell.pre_tokenizer)
     options = {"special_tokens": shell.special_tokens, **symbol_options(shell), **kwargs}
+    if not {"method", "scaffold"} & kwargs.keys():
+        options = {**_method_of(like), **options}
     options["show_progress"] = show_progress
     try:
         bpe = train(counts, vocab_size, **options)
@@ -224,6 +232,11 @@ def train_new_from_iterator(
     if bpe.log is not None:
         tokenizer.artifact = bpe
     return tokenizer
+
+
+def _method_of(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
+    training = tokenizer.scaffold.get("training") if isinstance(tokenizer, ScaffoldTokenizerFast) else None
+    return method_recorded((training or {}).get("settings"))
 
 
 def _flat(items: Iterable[Any]) -> Iterator[Any]:

@@ -170,6 +170,22 @@ class TrainingSettings:
         return {name: getattr(self, name) for name in names} | {"scaffold": self.chosen_method == "scaffold"}
 
 
+def method_recorded(recorded: object) -> dict[str, Any]:
+    """The arguments that choose a method, as `TrainingSettings.recorded` has them; none of another object.
+
+    Example:
+        >>> method_recorded(TrainingSettings(method="picky", min_frequency=2).recorded)
+        {'method': 'picky', 'threshold': 0.9}
+        >>> method_recorded(TrainingSettings(scaffold=False).recorded)
+        {'method': 'bpe'}
+    """
+    if not isinstance(recorded, Mapping):
+        return {}
+    names = ("method", "surplus", "scaffold_below", "threshold")
+    found = {name: recorded[name] for name in names if name in recorded}
+    return found if found or recorded.get("scaffold", True) else {"method": "bpe"}
+
+
 TrainingSettings.__init__ = knows_its_arguments(TrainingSettings.__init__)  # type: ignore[method-assign]
 
 

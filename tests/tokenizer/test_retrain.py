@@ -18,6 +18,7 @@ from transformers import (
 from transformers import BertTokenizerFast as BertTokenizer
 
 import hf_scaffold as hs
+from hf_scaffold.errors import ConfigurationError
 
 NOVEL = (files("hf_scaffold") / "data" / "wuthering-heights.txt").read_text(encoding="utf-8")
 TEXTS = [*NOVEL[:60_000].splitlines(), "the naïve fox hugs a bun", "bananas and bandanas in Arizona, 1847"]
@@ -153,6 +154,43 @@ def test_the_trainers_options_pass_through(tokenizer):
     assert max(len(left + right) for left, right in plain.scaffold["merges"]) == 3
     with pytest.raises(TypeError, match="min_freq"):
         tokenizer.train_new_from_iterator(TEXTS, 500, min_freq=2)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"method": "trimmed", "surplus": 0.5},
+        {"method": "leaf", "surplus": 0.2},
+        {"method": "residue", "surplus": 0.3},
+        {"method": "picky", "threshold": 0.6},
+        {"method": "bpe"},
+        {"scaffold_below": 0.25},
+        {},
+    ],
+)
+def test_it_keeps_the_method(method, tmp_path):
+    old = reloaded(hs.train_tokenizer(TEXTS, 300, **method), tmp_path)
+    new = old.train_new_from_iterator(TEXTS, 500)
+    assert new.scaffold == hs.train_tokenizer(TEXTS, 500, **method).scaffold
+    plain = old.train_new_from_iterator(TEXTS, 500, scaffold=False)
+    assert plain.scaffold == old.train_new_from_iterator(TEXTS, 500, method="bpe").scaffold
+    assert plain.scaffold == hs.train_tokenizer(TEXTS, 500, scaffold=False).scaffold
+
+
+def test_a_method_that_is_not_recorded_is_scaffold_bpe(tmp_path):
+    hs.train_tokenizer(TEXTS, 300, method="picky").save_pretrained(tmp_path)
+    path = tmp_path / "scaffold.json"
+    content = json.loads(path.read_text())
+
+    def retrained(training):
+        path.write_text(json.dumps({**content, "training": training}))
+        return AutoTokenizer.from_pretrained(tmp_path).train_new_from_iterator(TEXTS, 500)
+
+    expected = hs.train_tokenizer(TEXTS, 500).scaffold
+    for training in (None, {}, {"settings": None}, {"settings": ["picky"]}, {"settings": {}}):
+        assert retrained(training).scaffold == expected
+    with pytest.raises(ConfigurationError, match="method is 'pickier'; it must be one of"):
+        retrained({"settings": {"method": "pickier"}})
 
 
 def test_a_size_too_small_gives_special_tokens_and_alphabet_as_in_stock(tokenizer):
