@@ -12,7 +12,7 @@ from hf_scaffold._core.model_reader import ModelReader
 from hf_scaffold._utils.strict_json import parse, shown
 from hf_scaffold.engine.model import Model, ModelOfFiles
 from hf_scaffold.errors import ArtifactError
-from hf_scaffold.methods.steps import step_violations, steps_as_json, steps_from_json
+from hf_scaffold.methods.steps import Step, step_violations, steps_as_json, steps_from_json
 
 # Above every public id: scaffold tokens have ids from here up where `tokenizers` merges.
 FIRST_SCAFFOLD_ID = 1 << 31
@@ -101,8 +101,9 @@ class Definition(NamedTuple):
         _refuse("scaffold.json can't be used", _scaffold_violations(scaffold))
         _refuse("scaffold.json can't be used", _form_violations(scaffold))
         entry = tokenizer["model"]
-        steps = steps_from_json(scaffold["steps"]) if "steps" in scaffold else None
-        model = Model(entry["vocab"], scaffold["merges"], scaffold["demolish"], _settings(entry), steps)
+        model = Model(
+            entry["vocab"], scaffold["merges"], scaffold["demolish"], _settings(entry), _steps(scaffold)
+        )
         _refuse("scaffold.json does not fit tokenizer.json", _misfits(model))
         return cls._of(model, tokenizer)
 
@@ -247,10 +248,13 @@ def _form_violations(content: Entry) -> Iterator[str]:
         yield "merges must be a list of [left, right]"
     if not isinstance(demolish, dict) or not _are_tokens(demolish.values()):
         yield "demolish must map scaffold tokens to lists of tokens"
+
+
+def _steps(content: Entry) -> list[Step] | None:
     try:
-        steps_from_json(content.get("steps", []))
+        return steps_from_json(content["steps"]) if "steps" in content else None
     except ValueError as error:
-        yield str(error)
+        raise ArtifactError(f"scaffold.json can't be used: {error}") from None
 
 
 def _are_tokens(rows: Collection[Any]) -> bool:

@@ -142,12 +142,15 @@ def compiled_steps(steps: Sequence[Step], ids: Mapping[str, int], n_prefix: int)
 
 def _is_in_order(rules: NDArray[np.int32]) -> bool:
     """Whether no rule makes what an earlier one, or itself, is made of."""
-    used: set[int] = set()
-    for left, right, made in rules.tolist():
-        used.update((left, right))
-        if made in used:
-            return False
-    return True
+    import numpy as np
+
+    if not len(rules):
+        return True
+    parts, first_use = np.unique(rules[:, :2], return_index=True)
+    made = rules[:, 2]
+    place = np.minimum(np.searchsorted(parts, made), len(parts) - 1)
+    is_late = (parts[place] == made) & (first_use[place] // 2 <= np.arange(len(rules)))
+    return not is_late.any()
 
 
 def steps_as_numbers(
@@ -172,15 +175,16 @@ def steps_as_numbers(
     """
     import numpy as np
 
-    rows, n_parts = [], 0
-    for step in steps:
-        if isinstance(step, Removed):
-            n_parts += len(step.parts)
-            rows.append((ids[step.token], -1, n_parts))
-        else:
-            rows.append((ids[step[0]], ids[step[1]], ids[step[0] + step[1][n_prefix:]]))
-    parts = chain.from_iterable(step.parts for step in steps if isinstance(step, Removed))
-    return (
-        np.array(rows, np.int32).reshape(-1, 3),
-        np.fromiter(map(ids.__getitem__, parts), np.int32, n_parts),
-    )
+    merges = [step for step in steps if not isinstance(step, Removed)]
+    removals = [step for step in steps if isinstance(step, Removed)]
+    lengths = [len(step.parts) for step in removals]
+    id_of = ids.__getitem__
+    is_merge = np.array([not isinstance(step, Removed) for step in steps], bool)
+    rows = np.full((len(steps), 3), -1, np.int32)
+    pairs = np.fromiter(map(id_of, chain.from_iterable(merges)), np.int32, 2 * len(merges))
+    rows[is_merge, :2] = pairs.reshape(-1, 2)
+    rows[is_merge, 2] = [ids[left + right[n_prefix:]] for left, right in merges]
+    rows[~is_merge, 0] = [ids[step.token] for step in removals]
+    rows[~is_merge, 2] = np.cumsum(lengths)
+    parts = chain.from_iterable(step.parts for step in removals)
+    return rows, np.fromiter(map(id_of, parts), np.int32, sum(lengths))
