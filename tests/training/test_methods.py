@@ -94,6 +94,17 @@ def test_what_residues_leave_is_merged_again(run, surplus, data):
     check_encoding(bpe, data, lambda text: oracle.encode_without_residues(text, gone, plain.merges))
 
 
+def test_what_a_residue_leaves_joins_its_neighbours():
+    """Of 51 bc one is left, in a bc, which becomes ab c. What ends one pre-token doesn't join the next."""
+    bpe = train({"bcd": 50, "ab": 30, "abc": 1}, 6, method="residue", surplus=0.5)
+    assert (bpe.tokens, bpe.scaffold_tokens) == (["a", "b", "c", "d", "bcd", "ab"], ["bc"])
+    texts = [b"abc", b"dbc", b"a", b"bc", b"a" * 60 + b"bc"]
+    expected = [["ab", "c"], ["d", "b", "c"], ["a"], ["b", "c"], [*"a" * 59, "ab", "c"]]
+    assert [[bpe.tokens[i] for i in ids] for ids in bpe.encode(texts)] == expected
+    encoder = bpe.encoder()
+    assert [[bpe.tokens[i] for i in encoder.encode(text.decode())] for text in texts] == expected
+
+
 @given(
     runs(scaffold=False),
     st.sampled_from(["trimmed", "leaf", "residue", "picky"]),
