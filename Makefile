@@ -19,6 +19,7 @@
 #   SCALE_CORPUS=files to run on)
 # make bench-scale  the engines beside the bare functions (FILE=path TOKENIZER=folder)
 # make test-lowest  the tokenizer's tests on the lowest transformers and tokenizers there is support for
+# make experiments-toy  the experiments of experiments/ at toy size: models, translation, embeddings, tables
 # make explore  the tests of properties, on new random examples every time
 # make fuzz   the native encoder beside the backend's on random texts and calls (SECONDS=60 SEED=0.0)
 # make attack  files, texts and calls made to hurt the package (SECONDS=60 SEED=)
@@ -34,7 +35,7 @@ VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 SOURCES := pyproject.toml setup.py $(shell find hf_scaffold cython_core -type f -not -name '*.pyc' -not -name '*.so')
 
-.PHONY: demo test test-all scale-test test-lowest setup bench bench-encode bench-fresh bench-pipelines bench-shards bench-scale bench-terabytes scale-system programs notebooks site wheel sdist lint explore fuzz mutants attack kills debug-test debug-fuzz debug-attack tsan-test clean
+.PHONY: demo test test-all scale-test test-lowest setup bench bench-encode bench-fresh bench-pipelines bench-shards bench-scale bench-terabytes experiments-toy scale-system programs notebooks site wheel sdist lint explore fuzz mutants attack kills debug-test debug-fuzz debug-attack tsan-test clean
 
 demo: $(VENV)/installed
 	$(BIN)/hf-scaffold demo
