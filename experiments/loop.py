@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,7 +75,7 @@ def fit(
     Returns:
         The loss of each step in nats a target, and how many seconds it took.
     Raises:
-        OutOfTimeError: at place.deadline.
+        OutOfTimeError: at place.deadline, or when nobody waits for the run any more.
     """
     model.to(place.device).train()
     optimizer = torch.optim.AdamW(model.parameters(), rate, betas=(0.9, 0.95), weight_decay=0.1)
@@ -102,13 +102,20 @@ def fit(
         optimizer.zero_grad()
         losses.append(loss.item())
         now = time.time()
-        if now > place.deadline or now - saved_at > place.save_every:
+        is_over = now > place.deadline or is_orphan()
+        if is_over or now - saved_at > place.save_every:
             states = {name: part.state_dict() for name, part in parts.items()}
             save(states | {"losses": losses, "seconds": seconds + now - began}, checkpoint)
             saved_at = now
-            if now > place.deadline:
+            if is_over:
                 raise OutOfTimeError
     return losses, seconds + time.time() - began
+
+
+def is_orphan() -> bool:
+    """Whether the process that asked for this run has been killed."""
+    parent = parent_process()
+    return parent is not None and parent.pid != os.getppid()
 
 
 def loss_of(model: nn.Module, batch: Batch, device: str) -> torch.Tensor:
@@ -178,13 +185,17 @@ def results(asked: Sequence[Run], do: Callable[[Run, Place], Run], place: Place,
             except OutOfTimeError:
                 return
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(do, run, place) for run in asked]
-        for future in as_completed(futures):
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    try:
+        for future in as_completed([pool.submit(do, run, place) for run in asked]):
             try:
                 yield future.result()
             except (OutOfTimeError, CancelledError):
                 pool.shutdown(wait=False, cancel_futures=True)
+    finally:
+        for process in active_children():  # after Ctrl-C they would go on
+            process.terminate()
+        pool.shutdown()
 
 
 def described(found: Run) -> str:

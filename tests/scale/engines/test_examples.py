@@ -19,6 +19,7 @@ def run(tmp_path, script, *arguments):
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "RAY_ADDRESS": "local",  # not the last cluster of this machine, which may have been killed
         "RAY_OVERRIDE_RESOURCES": '{"CPU": 2}',
         "RAY_worker_niceness": "0",
         "PYTHONSAFEPATH": "",
