@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ProcessPoolExecutor, as_completed
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple
 
 import torch
@@ -75,7 +76,7 @@ def fit(
     Returns:
         The loss of each step in nats a target, and how many seconds it took.
     Raises:
-        OutOfTimeError: at place.deadline, or when nobody waits for the run any more.
+        OutOfTimeError: at place.deadline.
     """
     model.to(place.device).train()
     optimizer = torch.optim.AdamW(model.parameters(), rate, betas=(0.9, 0.95), weight_decay=0.1)
@@ -102,20 +103,13 @@ def fit(
         optimizer.zero_grad()
         losses.append(loss.item())
         now = time.time()
-        is_over = now > place.deadline or is_orphan()
-        if is_over or now - saved_at > place.save_every:
+        if now > place.deadline or now - saved_at > place.save_every:
             states = {name: part.state_dict() for name, part in parts.items()}
             save(states | {"losses": losses, "seconds": seconds + now - began}, checkpoint)
             saved_at = now
-            if is_over:
+            if now > place.deadline:
                 raise OutOfTimeError
     return losses, seconds + time.time() - began
-
-
-def is_orphan() -> bool:
-    """Whether the process that asked for this run has been killed."""
-    parent = parent_process()
-    return parent is not None and parent.pid != os.getppid()
 
 
 def loss_of(model: nn.Module, batch: Batch, device: str) -> torch.Tensor:
@@ -185,7 +179,7 @@ def results(asked: Sequence[Run], do: Callable[[Run, Place], Run], place: Place,
             except OutOfTimeError:
                 return
         return
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), end_with_parent)
     try:
         for future in as_completed([pool.submit(do, run, place) for run in asked]):
             try:
@@ -196,6 +190,13 @@ def results(asked: Sequence[Run], do: Callable[[Run, Place], Run], place: Place,
         for process in active_children():  # after Ctrl-C they would go on
             process.terminate()
         pool.shutdown()
+
+
+def end_with_parent() -> None:
+    """End this process when the one that began it is gone, killed or not."""
+    parent = parent_process()
+    if parent is not None:
+        Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def described(found: Run) -> str:
