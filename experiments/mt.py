@@ -262,7 +262,7 @@ def translated(
 
 
 def do(asked: Run, place: Place) -> Run:
-    """One run: train a model and measure it."""
+    """One run: train a model and measure it. n_tokens is what the pairs have, encoded once, with dropout."""
     place.set_up(asked["seed"])
     size = SIZES[asked["size"]]
     folder = place.folder / asked["corpus"]
