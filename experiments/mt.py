@@ -17,7 +17,8 @@ twentieth line of the target is held out, from all sources, and lines that are t
 In multilingual.txt 13 sources pair with the Ukrainian Gospels and half of Acts: Swahili, Zulu, Basque,
 Coptic, Syriac, Cherokee and seven other languages of America and Africa. That makes 34,010 pairs to train on
 and 1,790 to translate. It is weak: there are only 4,077 different targets, and 215 that are held out; the
-Gospels repeat each other; no source is close to the target. Expect a BLEU of one or two.
+Gospels repeat each other; no source is close to the target. A model of size small sees a third of the pairs
+in three minutes of a core, and comes to a BLEU below 1; with `--pairs 34000` it sees nearly all of them once.
 
 Finished runs go to a log, a line each, and are not run again. `--minutes 10` stops after ten minutes; the
 same command goes on from the checkpoints.
@@ -95,7 +96,7 @@ class Size(NamedTuple):
 
 SIZES = {
     "toy": Size(32, 1, 2, 0.1, 3e-3, 8, 200, 1),
-    "small": Size(128, 2, 4, 0.1, 3e-3, 32, 34_000, 1),
+    "small": Size(128, 2, 4, 0.1, 3e-3, 32, 12_000, 1),
     "base": Size(256, 4, 4, 0.3, 1e-3, 256, 2_000_000, 4),
 }
 
