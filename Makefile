@@ -72,6 +72,9 @@ programs: $(VENV)-programs/installed $(VENV)-programs/node/installed $(VENV)-tok
 	$(VENV)-programs/bin/pytest -q tests/programs
 	$(VENV)-programs/bin/python benchmarks/programs.py --tokenizers-1 $(VENV)-tokenizers-1/bin/python $(FILE)
 
+experiments-toy: $(VENV)/models-extras
+	$(BIN)/python experiments/toy.py build/experiments/toy
+
 notebooks: $(VENV)/test-extras
 	$(BIN)/python notebooks/run.py
 

@@ -148,17 +148,10 @@ def translation(runs: pd.DataFrame) -> tuple[list[str], Cells]:
 
 
 def compute(runs: pd.DataFrame) -> tuple[list[str], Cells]:
-    grouped = runs.groupby(["size", "hardware"])
-    rows = [
-        [
-            *key,
-            str(len(group)),
-            f"{group['n_tokens'].sum() / 1e6:.1f}",
-            f"{group['seconds'].sum() / 3600:.2f}",
-        ]
-        for key, group in grouped
-    ]
-    return ["model", "hardware", "runs", "million tokens", "hours"], rows
+    rows = []
+    for key, group in runs.groupby(["corpus", "size", "hardware"]):
+        rows.append([*key, str(len(group)), f"{group['seconds'].sum() / 3600:.2f}"])
+    return ["corpus", "model", "hardware", "runs", "hours"], rows
 
 
 def tables(runs: pd.DataFrame) -> Iterator[str]:
