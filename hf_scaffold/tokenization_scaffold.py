@@ -790,8 +790,8 @@ class ExpandedModel:
         if "steps" in scaffold:
             # Not left undone: the models of `tokenizers` can't take a token out again once it is merged.
             raise NotImplementedError(
-                "PickyBPE is encoded by hf_scaffold's own encoder alone, which can't serve this call; "
-                "`explain_path` says why"
+                "only hf_scaffold's own encoder takes tokens out, as PickyBPE and residue do, and it can't "
+                "serve this call; `explain_path` says why"
             )
         vocab = public.get_vocab(with_added_tokens=False)
         demolish = scaffold["demolish"]

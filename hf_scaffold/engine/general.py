@@ -21,7 +21,7 @@ def encoder(definition: Definition, allowed_special: Set[str]) -> Callable[[str]
     model = definition.model
     if model.steps is not None:
         raise ConfigurationError(
-            "PickyBPE can't encode this text: `tokenizers` has to, and knows no removals"
+            "`tokenizers` has to encode this text, and can't take tokens out, as PickyBPE and residue do"
         )
     tokenizer = _finder(definition, allowed_special)
     scaffolds = {token: FIRST_SCAFFOLD_ID + i for i, token in enumerate(model.demolish)}

@@ -221,7 +221,9 @@ def whole_model(fast: PreTrainedTokenizerFast) -> tuple[Model, list[str]]:
         return model, []
     content = fast.scaffold
     if "steps" in content:
-        raise ConfigurationError("the tokenizer is one of PickyBPE, which also removes tokens; use another")
+        raise ConfigurationError(
+            "the tokenizer's method (PickyBPE, residue) also removes tokens; use another"
+        )
     merges = [(left, right) for left, right in content["merges"]]
     made = dict.fromkeys(model.affixes.join_all(merges))
     scaffolds = [token for token in made if token in content["demolish"]]

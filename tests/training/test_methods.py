@@ -267,13 +267,14 @@ def test_affixes_that_the_text_spells_are_refused(method):
         hs.train(counts, 40, method=method, continuing_subword_prefix="##")
 
 
+@pytest.mark.parametrize("method", ["picky", "residue"])
 @pytest.mark.parametrize(
     "change",
     [lambda tokenizer: hs.extend(tokenizer, CORPUS, 300), lambda tokenizer: hs.prune(tokenizer, CORPUS, 260)],
 )
-def test_what_takes_merges_refuses_picky(change):
-    with pytest.raises(ConfigurationError, match="is one of PickyBPE, which also removes tokens"):
-        change(picky_tokenizer().to_tokenizer())
+def test_what_takes_merges_refuses_what_removes_tokens(change, method):
+    with pytest.raises(ConfigurationError, match=r"method \(PickyBPE, residue\) also removes tokens"):
+        change(hs.train_tokenizer(CORPUS, 270, method=method))
 
 
 @pytest.mark.parametrize("kind", RIVALS)
@@ -287,7 +288,7 @@ def test_methods_are_compared_by_name(kind):
 
 def test_what_picky_can_not_do_is_said():
     tokenizer = picky_tokenizer().to_tokenizer()
-    with pytest.raises(NotImplementedError, match="PickyBPE is encoded by hf_scaffold's own encoder alone"):
+    with pytest.raises(NotImplementedError, match="only hf_scaffold's own encoder takes tokens out"):
         tokenizer._expanded()
     tokenizer.dropout = 0.1
     with pytest.raises(ValueError, match="no dropout where tokens are also removed"):
