@@ -45,7 +45,7 @@ NO_CODE = {"algorithm.md": ("n a · z o · A r",), "export.md": ("{",)}
 NOT_RUN = {
     "make": "it builds the environment that this suite runs in, or runs for minutes to hours",
     "pip": "it needs a network",
-    "python": "a benchmark, or an engine's example; tests/test_benchmarks.py and tests/scale run them",
+    "python": "a benchmark, an experiment or an engine's example; tests of their own run them",
     "ray": "it needs a cluster",
     "sbatch": "it needs a cluster; the commands that it starts are checked",
     "spark-submit": "it needs a cluster; tests/scale runs the same script on one of this machine",

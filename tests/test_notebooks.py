@@ -42,7 +42,7 @@ def texts(output):
 
 def test_the_readme_lists_them():
     prose = (FOLDER / "README.md").read_text(encoding="utf-8")
-    assert len(NOTEBOOKS) == 8
+    assert len(NOTEBOOKS) == 9
     assert re.findall(r"^\| \[.+?\]\((\S+)\)", prose, re.MULTILINE) == NOTEBOOKS
 
 

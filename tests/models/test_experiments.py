@@ -193,3 +193,11 @@ def test_jobs_end_with_the_process_that_began_them(number, text, tmp_path):
     process.communicate(timeout=60)  # the jobs hold the other end of the pipe
     assert process.returncode != 0
     assert not (tmp_path / "lm.jsonl").exists()
+
+
+def test_the_page_has_the_tables_of_the_logs_that_are_kept(module):
+    tables = module("tables")
+    page = (FOLDER.parent / "docs" / "models.md").read_text(encoding="utf-8")
+    _, _, rest = page.partition("<!-- tables.py -->\n")
+    shown, _, _ = rest.partition("<!-- end -->\n")
+    assert shown.strip() == "\n".join(tables.tables(tables.read(sorted(FOLDER.glob("logs/*.jsonl"))))).strip()
