@@ -21,7 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))  # for what ta
 
 from harness import markdown, surroundings
 
-CLASSES = ["kept", "replaced", "demolished"]
+PARTS = ["same", "other"]
+CHANGED = ["replaced", "demolished"]
+CLASSES = ["kept", *CHANGED]
 EMBEDDINGS = ["uniformity", "uniformity_rare", "frequency_r2", "norm_by_frequency"]
 Cells = list[list[str]]
 
@@ -46,9 +48,19 @@ class Difference(NamedTuple):
 
 
 def read(logs: Sequence[Path]) -> pd.DataFrame:
-    """A row for each run; plain BPE's runs count for both budgets."""
+    """A row for each run; plain BPE's runs count for both budgets.
+
+    `held_out.….changed` is what the classes that are not encoded alike take, in bits per byte of all text.
+    """
     runs = [json.loads(line) for log in logs for line in log.read_text(encoding="utf-8").splitlines()]
-    return pd.json_normalize(runs).rename(columns=lambda name: name.removeprefix("asked."))
+    found = pd.json_normalize(runs).rename(columns=lambda name: name.removeprefix("asked."))
+    for part in PARTS:
+        stem = f"held_out.{part}"
+        if f"{stem}.n_bytes" in found:
+            classes = (f"{stem}.classes.{name}" for name in CHANGED)
+            bits = sum(found[f"{name}.bits_per_byte"] * found[f"{name}.n_bytes"] for name in classes)
+            found[f"{stem}.changed"] = bits / found[f"{stem}.n_bytes"]
+    return found
 
 
 def difference(runs: pd.DataFrame, where: dict[str, object], column: str) -> Difference | None:
@@ -84,7 +96,7 @@ def language_models(runs: pd.DataFrame) -> tuple[list[str], Cells]:
     columns += ["same text: BPE", "noise", "difference", "other text: BPE", "noise", "difference"]
     rows = []
     for where in settings(runs, LM):
-        found = [difference(runs, where, f"held_out.{part}.bits_per_byte") for part in ("same", "other")]
+        found = [difference(runs, where, f"held_out.{part}.bits_per_byte") for part in PARTS]
         if found[0] is None or found[1] is None:
             continue
         row = [where["corpus"], where["size"], f"{where['megabytes']:g}", f"{where['vocab_size']:,}"]
@@ -98,9 +110,10 @@ def language_models(runs: pd.DataFrame) -> tuple[list[str], Cells]:
 def by_class(runs: pd.DataFrame) -> tuple[list[str], Cells]:
     columns = ["corpus", "model", "tokens", "equal", "method", "held-out text"]
     columns += [part for name in CLASSES for part in (name, "BPE", "difference")]
+    columns += ["last two, of all bytes"]
     rows = []
     for where in settings(runs, LM):
-        for part in ("same", "other"):
+        for part in PARTS:
             stem = f"held_out.{part}"
             found = [difference(runs, where, f"{stem}.classes.{name}.bits_per_byte") for name in CLASSES]
             if None in found:
@@ -111,6 +124,7 @@ def by_class(runs: pd.DataFrame) -> tuple[list[str], Cells]:
             for name, each in zip(CLASSES, found, strict=True):
                 share = mine[f"{stem}.classes.{name}.n_bytes"] / mine[f"{stem}.n_bytes"]
                 row += [f"{share:.1%}", f"{each.base:.3f}", str(each)]
+            row.append(str(difference(runs, where, f"{stem}.changed")))
             rows.append(row)
     return columns, rows
 
@@ -180,7 +194,7 @@ def draw(runs: pd.DataFrame, path: Path) -> None:
     shown = [
         (where, part, difference(runs, where, f"held_out.{part}.bits_per_byte"))
         for where in settings(runs, LM)
-        for part in ("same", "other")
+        for part in PARTS
     ]
     shown = [each for each in shown if each[2] is not None]
     figure, axes = pyplot.subplots(figsize=(7, 1 + 0.22 * len(shown)), layout="constrained")

@@ -149,6 +149,15 @@ def test_time_is_up_at_once_and_no_run_is_done_twice(ran, text, tmp_path):
     assert (ran / "lm.jsonl").read_bytes() == before
 
 
+@pytest.mark.parametrize(("size", "n_parameters"), [("1m", 1e6), ("10m", 10e6), ("30m", 30e6)])
+def test_models_have_the_size_that_they_are_called_by(size, n_parameters, module):
+    lm = module("lm")
+    with lm.torch.device("meta"):
+        model = lm.LlamaForCausalLM(lm.SIZES[size].config(8_000, 0))
+    found = sum(parameter.numel() for parameter in model.model.layers.parameters())
+    assert found == pytest.approx(n_parameters, rel=0.1)
+
+
 def test_figures_of_embeddings_are_their_definitions(module):
     embeddings = module("embeddings")
     rows = np.random.default_rng(0).normal(size=(40, 5))
