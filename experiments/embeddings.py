@@ -7,18 +7,19 @@ the others. Lian et al. 2024 (arXiv:2404.17808, Figure 6) look at this for Scaff
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-Array = np.ndarray[Any, np.dtype[Any]]
 AT_MOST = 4_000  # rows of which all pairs are taken
 
 
-def measured(weights: Array, frequencies: Array) -> dict[str, float]:
-    """Figures of the rows whose tokens occur in training.
+def measured(weights: NDArray[Any], frequencies: NDArray[Any]) -> dict[str, float]:
+    """Figures of the rows whose tokens occur.
 
     Args:
         weights: A row for each token.
-        frequencies: How often each token occurs in the text trained on.
+        frequencies: How often each token occurs in all the text there is to train on; a model may have seen
+            a part of it.
     Returns:
         uniformity: see `uniformity`; uniformity_rare: of the rarest fifth.
         frequency_r2: see `explained`.
@@ -35,7 +36,7 @@ def measured(weights: Array, frequencies: Array) -> dict[str, float]:
     }
 
 
-def uniformity(rows: Array) -> float:
+def uniformity(rows: NDArray[Any]) -> float:
     """log mean exp(-2 |u - v|²) over pairs of different rows of unit length; lower is more uniform.
 
     Source: Wang and Isola 2020, "Understanding Contrastive Representation Learning" (arXiv:2005.10242).
@@ -47,7 +48,7 @@ def uniformity(rows: Array) -> float:
     return float(np.log(np.mean(np.exp(4 * (unit @ unit.T)[pairs] - 4))))
 
 
-def explained(rows: Array, logs: Array) -> float:
+def explained(rows: NDArray[Any], logs: NDArray[Any]) -> float:
     """How much of the variance of log-frequency a linear function explains, on rows it wasn't fit to.
 
     Each half of the rows is predicted from the other.

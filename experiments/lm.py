@@ -26,7 +26,23 @@ import numpy as np
 import torch
 import typer
 from embeddings import measured
-from loop import IGNORED, Batch, Place, Run, fit, loss_of, run_all
+from loop import (
+    IGNORED,
+    LARGE,
+    Batch,
+    Folder,
+    Jobs,
+    Log,
+    Minutes,
+    Place,
+    Run,
+    SaveEvery,
+    facts,
+    fit,
+    loss_of,
+    run_all,
+)
+from numpy.typing import NDArray
 from tokenizers.models import BPE
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
@@ -37,7 +53,6 @@ DOCUMENT = 4_000  # bytes of a document, at least
 WINDOW = 512  # tokens a model sees at once
 HELD_OUT = ["same", "other"]
 CLASSES = ["kept", "replaced", "demolished"]
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Size(NamedTuple):
@@ -114,7 +129,7 @@ def sample(texts: list[str], n_bytes: int) -> list[str]:
     return chosen
 
 
-def classes_of(texts: list[str], plain: hs.ScaffoldBPE, scaffold: hs.ScaffoldBPE) -> Array:
+def classes_of(texts: list[str], plain: hs.ScaffoldBPE, scaffold: hs.ScaffoldBPE) -> NDArray[Any]:
     """For each byte of some text the class of its pre-token."""
     pretokens = [pretoken for text in texts for pretoken in plain.pre_tokenizer.pre_tokenize(text)]
     distinct = sorted(set(pretokens))
@@ -171,13 +186,13 @@ class Text:
         self.ends = np.flatnonzero(self.ids == end) + 1
         self.end = end
 
-    def stream(self, order: Array) -> Array:
+    def stream(self, order: NDArray[Any]) -> NDArray[Any]:
         """The documents in some order, each between two ends of text."""
         begins = [0, *self.ends[:-1]]
         return np.concatenate([[self.end], *(self.ids[begins[i] : self.ends[i]] for i in order)])
 
 
-def order_of(lengths: Array, n_bytes: float, seed: int) -> Array:
+def order_of(lengths: NDArray[Any], n_bytes: float, seed: int) -> NDArray[Any]:
     """Documents that have so many bytes together: all of them in random order, as often as need be."""
     random = np.random.default_rng(seed)
     n_rounds = math.ceil(n_bytes / lengths.sum())
@@ -185,7 +200,7 @@ def order_of(lengths: Array, n_bytes: float, seed: int) -> Array:
     return order[: np.searchsorted(np.cumsum(lengths[order]), n_bytes) + 1]
 
 
-def windows(stream: Array, n_windows: int, number: int) -> Batch:
+def windows(stream: NDArray[Any], n_windows: int, number: int) -> Batch:
     """Some windows of a stream and what follows each of their tokens; padded where the stream ends."""
     begin = number * n_windows * WINDOW
     piece = stream[begin : begin + n_windows * WINDOW + 1]
@@ -200,7 +215,7 @@ def windows(stream: Array, n_windows: int, number: int) -> Batch:
     }
 
 
-def n_batches(stream: Array, n_windows: int) -> int:
+def n_batches(stream: NDArray[Any], n_windows: int) -> int:
     return math.ceil((len(stream) - 1) / (n_windows * WINDOW))
 
 
@@ -209,7 +224,12 @@ def n_batches(stream: Array, n_windows: int) -> int:
 
 @torch.no_grad()
 def bits_per_byte(
-    model: LlamaForCausalLM, text: Text, lengths: Array, classes: Array, n_windows: int, device: str
+    model: LlamaForCausalLM,
+    text: Text,
+    lengths: NDArray[Any],
+    classes: NDArray[Any],
+    n_windows: int,
+    device: str,
 ) -> Run:
     """What a model takes to write held-out text, a byte: in all, and in each class of pre-tokens.
 
@@ -250,7 +270,7 @@ def do(asked: Run, place: Place) -> Run:
     stream = text.stream(order)
     if asked["budget"] == "tokens":
         n_tokens = len(Text(folder / f"{asked['vocab_size']}-bpe", "train", end).stream(order))
-        stream = np.resize(stream, n_tokens)
+        stream = np.resize(stream, n_tokens)  # what is lacking is read again, from the beginning
     model = LlamaForCausalLM(size.config(len(tokenizer), end))
     losses, seconds = fit(
         model,
@@ -259,7 +279,7 @@ def do(asked: Run, place: Place) -> Run:
         rate=size.rate,
         seed=asked["seed"],
         place=place,
-        checkpoint=place.folder / "checkpoints" / f"lm-{'-'.join(map(str, asked.values()))}.pt",
+        checkpoint=place.checkpoint(asked),
     )
     lengths = np.array([len(token) for token in tokenizer.convert_ids_to_tokens(range(len(tokenizer)))])
     held_out = {
@@ -280,12 +300,8 @@ def do(asked: Run, place: Place) -> Run:
         "embeddings": measured(weights, np.bincount(text.ids, minlength=len(weights))),
         "n_parameters": sum(p.numel() for p in model.model.layers.parameters()),
         "n_tokens": len(stream) - 1,
-        "n_steps": len(losses),
-        "losses": [round(float(np.mean(piece)), 4) for piece in np.array_split(losses, 20) if len(piece)],
         "last_loss": losses[-1],
-        "seconds": round(seconds, 1),
-        "hardware": place.hardware,
-        "torch": torch.__version__,
+        **facts(losses, seconds, place),
     }
 
 
@@ -297,17 +313,19 @@ def main(
     budget: Annotated[list[str], typer.Option(help="What is equal.")] = ["bytes", "tokens"],  # noqa: B006
     megabytes: Annotated[float | None, typer.Option(help="Of text to train on; as fits the size.")] = None,
     seeds: int = 3,
-    jobs: Annotated[int, typer.Option(help="Runs at the same time.")] = 1,
+    jobs: Jobs = 1,
     device: str = "cpu",
-    minutes: Annotated[float, typer.Option(help="After which to stop and keep checkpoints.")] = math.inf,
-    save_every: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 60,
-    folder: Annotated[Path, typer.Option(help="For what is large.")] = Path("build/experiments"),
-    log: Annotated[Path | None, typer.Option(help="Of finished runs; logs/lm-SIZE.jsonl.")] = None,
+    minutes: Minutes = math.inf,
+    save_every: SaveEvery = 60,
+    folder: Folder = LARGE,
+    log: Log = None,
 ) -> None:
-    deadline = time.time() + minutes * 60
-    place = Place(folder / f"lm-{size}", device, deadline, save_every)
-    for path in texts:
-        prepare(path, vocab_size, method, SIZES[size].held_out, place.folder / path.stem)
+    place = Place(folder / f"lm-{size}", device, time.time() + minutes * 60, save_every)
+
+    def prepare_all() -> None:
+        for path in texts:
+            prepare(path, vocab_size, method, SIZES[size].held_out, place.folder / path.stem)
+
     asked = [
         {
             "corpus": path.stem,
@@ -326,8 +344,7 @@ def main(
         for each_method in method
         if (each_method, each_budget) != ("bpe", "tokens")  # the same run as for bytes
     ]
-    here = Path(__file__).parent / "logs"
-    run_all(asked, do, place, log or here / f"lm-{size}.jsonl", jobs)
+    run_all(asked, prepare_all, do, place, log, jobs)
 
 
 if __name__ == "__main__":

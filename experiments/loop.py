@@ -14,14 +14,25 @@ from concurrent.futures import CancelledError, ProcessPoolExecutor, as_completed
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import torch
+import typer
 from torch import nn
 
 Run = dict[str, Any]
 Batch = dict[str, torch.Tensor]
 IGNORED = -100  # a target that doesn't count, as PyTorch has it
+LOGS = Path(__file__).parent / "logs"
+
+# Options of every script.
+Jobs = Annotated[int, typer.Option(help="Runs at the same time.")]
+Minutes = Annotated[float, typer.Option(help="After which to stop and keep checkpoints.")]
+SaveEvery = Annotated[float, typer.Option(help="Seconds between checkpoints.")]
+Folder = Annotated[Path, typer.Option(help="For what is large.")]
+Log = Annotated[Path | None, typer.Option(help="Of finished runs; else in logs/, by script and size.")]
+LARGE = Path("build/experiments")
 
 
 class OutOfTimeError(Exception):
@@ -32,7 +43,7 @@ class Place(NamedTuple):
     """Where runs happen.
 
     Args:
-        folder: For tokenizers, shards and checkpoints.
+        folder: For tokenizers, shards and checkpoints; its name is that of the log.
         device: As PyTorch names it.
         deadline: By time.time(), when to stop.
         save_every: Seconds between checkpoints.
@@ -42,6 +53,10 @@ class Place(NamedTuple):
     device: str = "cpu"
     deadline: float = float("inf")
     save_every: float = 60.0
+
+    def checkpoint(self, asked: Run) -> Path:
+        """Of a run that has not finished."""
+        return self.folder / "checkpoints" / f"{'-'.join(map(str, asked.values()))}.pt"
 
     def set_up(self, seed: int) -> None:
         """Make PyTorch repeat itself: one thread, and no kernel whose sums depend on timing.
@@ -136,27 +151,46 @@ def save(state: Any, path: Path) -> None:
 # ---- runs and their log
 
 
-def key_of(run: Run) -> str:
-    return json.dumps(run["asked"], sort_keys=True)
+def facts(losses: list[float], seconds: float, place: Place) -> Run:
+    """What the log has of every run."""
+    return {
+        "n_steps": len(losses),
+        "losses": [round(float(np.mean(piece)), 4) for piece in np.array_split(losses, 20) if len(piece)],
+        "seconds": round(seconds, 1),
+        "hardware": place.hardware,
+        "torch": torch.__version__,
+    }
+
+
+def key_of(asked: Run) -> str:
+    return json.dumps(asked, sort_keys=True)
 
 
 def finished(log: Path) -> dict[str, Run]:
     """The runs of a log by their keys; a last line that was cut off is none."""
     lines = log.read_text(encoding="utf-8").splitlines(keepends=True) if log.exists() else []
     runs = [json.loads(line) for line in lines if line.endswith("\n")]
-    return {key_of(run): run for run in runs}
+    return {key_of(run["asked"]): run for run in runs}
 
 
 def run_all(
-    asked: Sequence[Run], do: Callable[[Run, Place], Run], place: Place, log: Path, jobs: int
-) -> bool:
+    asked: Sequence[Run],
+    prepare: Callable[[], None],
+    do: Callable[[Run, Place], Run],
+    place: Place,
+    log: Path | None,
+    jobs: int,
+) -> None:
     """Do what the log doesn't have, in so many processes, and add it to the log.
 
-    Returns:
-        Whether all is done.
+    Args:
+        prepare: Makes what the runs need; called if any are missing.
     """
+    log = log or LOGS / f"{place.folder.name}.jsonl"
     done = finished(log)
-    missing = [run for run in asked if json.dumps(run, sort_keys=True) not in done]
+    missing = [run for run in asked if key_of(run) not in done]
+    if missing:
+        prepare()
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists() and not log.read_bytes().endswith(b"\n"):
         whole = log.with_suffix(".part")
@@ -166,11 +200,11 @@ def run_all(
     for found in results(missing, do, place, jobs):
         with log.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(found) + "\n")
+        place.checkpoint(found["asked"]).unlink(missing_ok=True)
         n_done += 1
         print(f"{n_done} of {len(asked)}: {described(found)}", file=sys.stderr, flush=True)
     if n_done < len(asked):
         print(f"{len(asked) - n_done} runs are left: the same command goes on", file=sys.stderr)
-    return n_done == len(asked)
 
 
 def results(asked: Sequence[Run], do: Callable[[Run, Place], Run], place: Place, jobs: int) -> Iterator[Run]:

@@ -35,7 +35,22 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import torch
 import typer
-from loop import IGNORED, Batch, Place, Run, fit, run_all
+from loop import (
+    IGNORED,
+    LARGE,
+    Batch,
+    Folder,
+    Jobs,
+    Log,
+    Minutes,
+    Place,
+    Run,
+    SaveEvery,
+    facts,
+    fit,
+    run_all,
+)
+from numpy.typing import NDArray
 from sacrebleu.metrics import BLEU, CHRF
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoTokenizer, GenerationConfig, MarianConfig, MarianMTModel, PreTrainedTokenizerFast
@@ -50,7 +65,6 @@ HELD_OUT = 20  # one of so many lines
 END, PADDING = "</s>", "<pad>"
 LONGEST = 256  # tokens of a sentence; the rest is cut off
 AT_ONCE = 256  # sentences translated together
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Size(NamedTuple):
@@ -109,7 +123,7 @@ class Translation(NamedTuple):
     verses: list[str]
 
     @property
-    def log_lengths(self) -> Array:
+    def log_lengths(self) -> NDArray[Any]:
         return np.log([len(verse) + 1 for verse in self.verses])
 
 
@@ -130,7 +144,7 @@ def translations(text: str) -> list[Translation]:
     return found
 
 
-def n_paired(one: Array, other: Array) -> int:
+def n_paired(one: NDArray[Any], other: NDArray[Any]) -> int:
     """How many lines of two translations pair, by the logarithms of their lengths."""
     n = 0
     while n + BLOCK <= min(len(one), len(other)):
@@ -187,7 +201,7 @@ def prepare(path: Path, vocab_sizes: list[int], methods: list[str], folder: Path
 # ---- batches
 
 
-def order_of(pairs: list[Pair], n_in_batch: int, seed: int, epoch: int) -> list[Array]:
+def order_of(pairs: list[Pair], n_in_batch: int, seed: int, epoch: int) -> list[NDArray[Any]]:
     """Batches of all pairs in random order; the pairs of one are of about the same length."""
     random = np.random.default_rng([seed, epoch])
     lengths = [len(pair.source) + len(pair.target) for pair in pairs]
@@ -274,7 +288,7 @@ def do(asked: Run, place: Place) -> Run:
     n_batches = math.ceil(len(train) / size.batch)
 
     @lru_cache(maxsize=1)
-    def order(epoch: int) -> list[Array]:
+    def order(epoch: int) -> list[NDArray[Any]]:
         return order_of(train, size.batch, asked["seed"], epoch)
 
     def batch_of(step: int) -> Batch:
@@ -290,11 +304,12 @@ def do(asked: Run, place: Place) -> Run:
         rate=size.rate,
         seed=asked["seed"],
         place=place,
-        checkpoint=place.folder / "checkpoints" / f"mt-{'-'.join(map(str, asked.values()))}.pt",
+        checkpoint=place.checkpoint(asked),
     )
     began = time.time()
     found = translated(model, Encoding(tokenizer, 0.0), test, size.beams, place.device)
     bleu, chrf = BLEU(), CHRF()
+    seconds += time.time() - began
     scores = [metric.corpus_score(found, [[pair.target for pair in test]]).score for metric in (bleu, chrf)]
     rows = encoding.sources(train, seed=0) + encoding.sentences([pair.target for pair in train], seed=0)
     layers = [*model.model.encoder.layers.parameters(), *model.model.decoder.layers.parameters()]
@@ -309,11 +324,7 @@ def do(asked: Run, place: Place) -> Run:
         "n_parameters": sum(p.numel() for p in layers),
         "n_tokens": sum(map(len, rows)),
         "n_cut_off": sum(len(row) >= LONGEST - 1 for row in rows),
-        "n_steps": len(losses),
-        "losses": [round(float(np.mean(piece)), 4) for piece in np.array_split(losses, 20) if len(piece)],
-        "seconds": round(seconds + time.time() - began, 1),
-        "hardware": place.hardware,
-        "torch": torch.__version__,
+        **facts(losses, seconds, place),
     }
 
 
@@ -325,16 +336,18 @@ def main(
     dropout: Annotated[list[float], typer.Option(help="Of merges, in training.")] = [0.0, 0.1],  # noqa: B006
     pairs: Annotated[int | None, typer.Option(help="Seen in training; as fits the size.")] = None,
     seeds: int = 3,
-    jobs: Annotated[int, typer.Option(help="Runs at the same time.")] = 1,
+    jobs: Jobs = 1,
     device: str = "cpu",
-    minutes: Annotated[float, typer.Option(help="After which to stop and keep checkpoints.")] = math.inf,
-    save_every: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 60,
-    folder: Annotated[Path, typer.Option(help="For what is large.")] = Path("build/experiments"),
-    log: Annotated[Path | None, typer.Option(help="Of finished runs; logs/mt-SIZE.jsonl.")] = None,
+    minutes: Minutes = math.inf,
+    save_every: SaveEvery = 60,
+    folder: Folder = LARGE,
+    log: Log = None,
 ) -> None:
-    deadline = time.time() + minutes * 60
-    place = Place(folder / f"mt-{size}", device, deadline, save_every)
-    prepare(text, vocab_size, method, place.folder / text.stem)
+    place = Place(folder / f"mt-{size}", device, time.time() + minutes * 60, save_every)
+
+    def prepare_all() -> None:
+        prepare(text, vocab_size, method, place.folder / text.stem)
+
     asked = [
         {
             "corpus": text.stem,
@@ -351,8 +364,7 @@ def main(
         for each_dropout in dropout
         for each_method in method
     ]
-    here = Path(__file__).parent / "logs"
-    run_all(asked, do, place, log or here / f"mt-{size}.jsonl", jobs)
+    run_all(asked, prepare_all, do, place, log, jobs)
 
 
 if __name__ == "__main__":

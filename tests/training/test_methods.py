@@ -288,6 +288,7 @@ def test_methods_are_compared_by_name(kind):
 
 def test_what_picky_can_not_do_is_said():
     tokenizer = picky_tokenizer().to_tokenizer()
+    # It can't be there: the models of `tokenizers`, which this would be, only merge.
     with pytest.raises(NotImplementedError, match="only hf_scaffold's own encoder takes tokens out"):
         tokenizer._expanded()
     tokenizer.dropout = 0.1
