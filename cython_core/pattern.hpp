@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "char_classes.hpp"
@@ -50,7 +51,12 @@ public:
             if (accepts(0, c)) throw std::invalid_argument("the pattern matches the empty text");
         }
         find_sure_states();
-        if (!is_linear()) throw std::invalid_argument("the pattern may read far ahead again and again");
+        is_embracing_.assign(n_states_ * n_classes_, false);
+        std::fill_n(is_embracing_.begin(), n_classes_, true);
+        if (!is_linear()) {
+            find_embracing_steps();
+            if (!is_linear()) throw std::invalid_argument("the pattern may read far ahead again and again");
+        }
         make_rows();
         find_cuts();
     }
@@ -70,7 +76,7 @@ public:
 private:
     friend class Pieces;
     static constexpr std::int16_t DEAD = -1;
-    static constexpr std::size_t MOST_STATES = 500, MOST_CLASSES = 250;
+    static constexpr std::size_t MOST_STATES = 500, MOST_CLASSES = 250, MOST_STEPS = 1 << 22;
     // Rows of the table: after a match, in a gap, then one for each state.
     static constexpr std::size_t AFTER = 0, IN_GAP = 1, FIRST_STATE = 2;
     // What to do before a character. CUT: a piece begins here; perhaps a MATCH. BACK: match again from its beginning.
@@ -116,11 +122,21 @@ private:
     }
 
     // Text is read twice where the automaton goes on in vain from state to state in a circle, and then goes back. If
-    // from there, on the same characters, it can go on in vain in a circle again, the time is not linear. Otherwise a
-    // character is read once for each state at most.
+    // from there, on the same characters, it can go on in vain in a circle again, the time is not linear, unless all
+    // steps that lead there are embracing, so that nothing begins where they were taken. Otherwise a character is read
+    // once for each state at most.
     bool is_linear() const {
         std::vector<std::vector<bool>> reached;
         for (std::size_t state = 0; state < n_states_; ++state) reached.push_back(reached_in_vain(state));
+        const auto is_embraced = [&](std::size_t circle) {
+            bool is = true;
+            for (std::size_t from = 0; from < n_states_; ++from) {
+                each_vain_step(from, [&](std::size_t c, std::size_t to) {
+                    if (to == circle || reached[to][circle]) is = is && is_embracing_[from * n_classes_ + c];
+                });
+            }
+            return is;
+        };
         std::vector<bool> is_done(n_states_);
         for (std::size_t state = 0; state < n_states_; ++state) {
             if (!reached[state][state] || is_done[state]) continue;
@@ -132,7 +148,7 @@ private:
                     if (reached[to][state]) read[c] = true;
                 });
             }
-            if (circles_on(read)) return false;
+            if (circles_on(read) && !is_embraced(state)) return false;
         }
         return true;
     }
@@ -175,6 +191,47 @@ private:
             }
         }
         return n_left != 0;
+    }
+
+    // A step from a state by a character is embracing if from there a match is found wherever one begins: where none is
+    // found, none begins before this character. Steps from state 0 are; others are looked for where time depends on it.
+    void find_embracing_steps() {
+        std::size_t n_steps = 0;
+        for (std::size_t state = 1; state < n_states_; ++state) {
+            each_vain_step(state, [&](std::size_t c, std::size_t) {
+                is_embracing_[state * n_classes_ + c] = embraces_beginning(state, c, n_steps);
+            });
+        }
+    }
+
+    // Takes the same steps from state 0, and sees that `state` finds a match no later; false, too, once that takes too
+    // many.
+    bool embraces_beginning(std::size_t state, std::size_t first, std::size_t& n_steps) const {
+        n_steps += n_states_ * n_states_ / 64;
+        if (n_steps >= MOST_STEPS) return false;
+        std::vector<bool> known(n_states_ * n_states_);
+        std::vector<std::pair<std::size_t, std::size_t>> left;
+        const auto takes = [&](std::size_t begun, std::size_t going, std::size_t c) {
+            if (accepts(going, c)) return true;
+            if (accepts(begun, c)) return false;
+            if (c == the_end() || next(begun, c) == DEAD) return true;
+            if (next(going, c) == DEAD) return false;
+            const auto a = static_cast<std::size_t>(next(begun, c)), b = static_cast<std::size_t>(next(going, c));
+            if (!known[a * n_states_ + b]) left.emplace_back(a, b);
+            known[a * n_states_ + b] = true;
+            return true;
+        };
+        if (!takes(0, state, first)) return false;
+        while (!left.empty()) {
+            const auto [begun, going] = left.back();
+            left.pop_back();
+            n_steps += n_classes_;
+            if (n_steps >= MOST_STEPS) return false;
+            for (std::size_t c = 0; c <= n_classes_; ++c) {
+                if (!takes(begun, going, c)) return false;
+            }
+        }
+        return true;
     }
 
     // ---- the table
@@ -282,7 +339,8 @@ private:
     CharClasses classes_;
     std::vector<std::int16_t> transitions_;
     std::vector<byte_t> accepts_;
-    std::vector<bool> is_sure_;
+    std::vector<bool> is_sure_;        // by states
+    std::vector<bool> is_embracing_;   // states times n_classes
     std::vector<std::uint32_t> next_;  // rows times n_classes
     std::vector<byte_t> actions_;
     std::array<byte_t, 256> stays_in_gap_;  // for first bytes of characters; others are 1
@@ -355,12 +413,12 @@ private:
         at_ = at, row_ = row, n_ = n;
     }
 
-    // The last piece began like a match, but went on in vain: goes back to where the match ends; if there is none,
-    // after its first character, which is in a gap.
+    // The last piece began like a match, but went on in vain: goes back to where the match ends; if there is none, to
+    // where another one may begin, after characters that are in a gap.
     void go_back() {
-        const byte_t* const begin = bounds_[n_ - 1];
-        if (const byte_t* stop = match(begin)) {
-            at_ = stop;
+        const Attempt attempt = match(bounds_[n_ - 1]);
+        at_ = attempt.stop;
+        if (attempt.is_match) {
             row_ = Pattern::AFTER * pattern_.n_classes_;
             return;
         }
@@ -369,23 +427,28 @@ private:
         } else {
             kinds_[n_ - 1] = GAP;
         }
-        std::size_t length;
-        code_point_at(begin, length);
-        at_ = begin + length;
         row_ = Pattern::IN_GAP * pattern_.n_classes_;
     }
 
-    // The end of the match that begins at `at`, or null.
-    const byte_t* match(const byte_t* at) const {
+    struct Attempt {
+        const byte_t* stop;  // of the match; else up to here none begins
+        bool is_match;
+    };
+
+    Attempt match(const byte_t* at) const {
         const byte_t* found = nullptr;
+        const byte_t* none_before = nullptr;
         std::size_t state = 0, length;
         for (; at != end_; at += length) {
             const std::size_t c = pattern_.classes_.of(code_point_at(at, length));
+            if (none_before == nullptr && !pattern_.is_embracing_[state * pattern_.n_classes_ + c]) none_before = at;
             if (pattern_.accepts(state, c)) found = at;
-            if (pattern_.next(state, c) == Pattern::DEAD) return found;
+            if (pattern_.next(state, c) == Pattern::DEAD) break;
             state = static_cast<std::size_t>(pattern_.next(state, c));
         }
-        return pattern_.accepts(state, pattern_.the_end()) ? end_ : found;
+        if (at == end_ && pattern_.accepts(state, pattern_.the_end())) found = end_;
+        if (found != nullptr) return {found, true};
+        return {none_before != nullptr ? none_before : at, false};
     }
 
     void skip_gap() {

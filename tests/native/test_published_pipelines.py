@@ -14,7 +14,6 @@ import hf_scaffold as hs
 
 # Why the others take the general path.
 GENERAL = {
-    "DeepSeek-V2": "the pattern may read far ahead again and again",
     "Falcon": "the pre-tokenizer goes on after ByteLevel",
 }
 CODE = Path(random.__file__).read_text(encoding="utf-8")

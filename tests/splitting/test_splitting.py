@@ -270,19 +270,43 @@ def test_refused_patterns_and_why(pattern, reason):
     assert str(refused.value) == reason
 
 
-@pytest.mark.parametrize("pattern", ["a*b|a", "1+2", r"x[^y]*y|\s", "(?:ab)*c|a|b"])
+@pytest.mark.parametrize("pattern", ["a*b|a", "11+2|1", r"x[^y]*y|\s", "(?:ab)*c|a|b", "(?:aa)+1", "a+b|ac+"])
 def test_patterns_that_take_quadratic_time_are_refused(pattern):
     with pytest.raises(RefusedError, match="may read far ahead again and again"):
         levels_of(Split(Regex(pattern), "isolated"))
 
 
-@pytest.mark.parametrize("pattern", ['"[^"]*"', r"\s*[\r\n]+|\s+(?!\S)|\s+", "a++|b", "[a-z]+(?!1)|[a-z]"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        '"[^"]*"',
+        r"\s*[\r\n]+|\s+(?!\S)|\s+",
+        "a++|b",
+        "[a-z]+(?!1)|[a-z]",
+        # These have no match in most of the text.
+        r"\s+$",
+        "a+1",
+        "(?:a |a)+1",
+        " *a+1| +2",
+        r"\s+$|\p{L}",
+    ],
+)
 def test_long_runs_take_linear_time(pattern):
     splitting = levels_of(Split(Regex(pattern), "isolated"))
     counter = PretokenCounter(splitting)
     counter.add(
         [b"a" * 3_000_000, b" " * 3_000_000, b'"' + b"a " * 1_000_000, b"\n" + b" " * 2_000_000 + b"x"]
     )
+
+
+@pytest.mark.parametrize("pattern", [r"\s+$", r"\s\s+$|x", r" +\n|\s+$", "a+1|b+$", "(?:ab)+1", "[ab]+1|a+1"])
+@pytest.mark.parametrize("behavior", BEHAVIORS)
+def test_attempts_in_vain_leave_no_match_out(pattern, behavior):
+    rng = random.Random(pattern)
+    pre_tokenizer = Split(Regex(pattern), behavior)
+    splitting = levels_of(pre_tokenizer)
+    for _ in range(300):
+        check(pre_tokenizer, splitting, "".join(rng.choices("aab12 \n", k=rng.randrange(1, 40))), "a")
 
 
 @pytest.mark.parametrize(
