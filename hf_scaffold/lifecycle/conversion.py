@@ -205,14 +205,16 @@ def agreements(
     others = len(model.tokens)  # the number of tokens that hold a place
     wholes = {text: model.number.get(t, others) for t, text in texts.items() if text is not None}
     exact = model.encoder(model.merges, demolish).encode(counts.data, counts.offsets)
-    shares = {}
-    for name, taken in (
-        ("raw_agreement_merges_only", {}),
-        ("raw_agreement", wholes if model.affixes.takes_wholes else {}),
-    ):
+
+    def share(taken: Mapping[bytes, int]) -> float:
         raw = model.encoder(merges, wholes=taken).encode(counts.data, counts.offsets)
-        shares[name] = exact_sum(counts.counts[rows_alike(exact, raw)]) / counts.total
-    return shares
+        return exact_sum(counts.counts[rows_alike(exact, raw)]) / counts.total
+
+    merges_only = share({})
+    return {
+        "raw_agreement_merges_only": merges_only,
+        "raw_agreement": share(wholes) if model.affixes.takes_wholes else merges_only,
+    }
 
 
 def like(
