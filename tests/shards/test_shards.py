@@ -147,6 +147,9 @@ def test_the_index_is_true(format, tokenizer, corpus, tmp_path):
     index = write_shards(corpus, tokenizer, out, format=format, shard_size=150)
     assert ShardIndex.load(out) == index == hs.ShardIndex.load(str(out))
     content = json.loads((out / INDEX_FILE).read_bytes())
+    lines = [line.strip(b" ,") for line in (out / INDEX_FILE).read_bytes().splitlines()]
+    for entry in content["corpus"] + content["shards"]:
+        assert json.dumps(entry).encode() in lines
     expected = grouped(ids_of(tokenizer, DOCUMENTS), 150)
     for shard, rows in zip(content["shards"], expected, strict=True):
         data = (out / shard["name"]).read_bytes()

@@ -270,7 +270,9 @@ def test_refused_patterns_and_why(pattern, reason):
     assert str(refused.value) == reason
 
 
-@pytest.mark.parametrize("pattern", ["a*b|a", "11+2|1", r"x[^y]*y|\s", "(?:ab)*c|a|b", "(?:aa)+1", "a+b|ac+"])
+@pytest.mark.parametrize(
+    "pattern", ["a*b|a", "11+2|1", r"x[^y]*y|\s", "(?:ab)*c|a|b", "(?:aa)+1", "a+b|ac+", "aaa+[12]|a2"]
+)
 def test_patterns_that_take_quadratic_time_are_refused(pattern):
     with pytest.raises(RefusedError, match="may read far ahead again and again"):
         levels_of(Split(Regex(pattern), "isolated"))

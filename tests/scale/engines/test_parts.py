@@ -33,10 +33,11 @@ def test_shards_have_the_ids_of_one_run(divided, saved, corpus, texts, tmp_path)
     pattern, of = divided
     tokenizer = AutoTokenizer.from_pretrained(saved)
     whole = tmp_path / "whole"
-    hs.write_shards(pattern, tokenizer, whole, format="parquet", shard_size=20_000)
+    options = {"format": "parquet", "shard_size": max(20_000, sum(map(len, texts)) // 60)}
+    hs.write_shards(pattern, tokenizer, whole, **options)
     parts = [tmp_path / f"part-{number}" for number in range(of)]
     for number, part in enumerate(parts):
-        hs.write_shards(pattern, tokenizer, part, format="parquet", shard_size=20_000, part=(number, of))
+        hs.write_shards(pattern, tokenizer, part, part=(number, of), **options)
     if of > 1:  # a single part is all
         hs.join_shards(parts, tmp_path / "joined")
     joined = tmp_path / "joined" if of > 1 else parts[0]
