@@ -66,7 +66,7 @@ public:
 
     struct Work {
         std::vector<token_id_t> ids;
-        std::vector<std::uint32_t> numbers;
+        std::vector<std::uint32_t> made;
         std::vector<bool> is_dead;
         std::vector<Run> runs, more_runs;
     };
@@ -84,21 +84,22 @@ public:
             return true;
         }
         std::size_t steps_left = SOME_STEPS + MOST_STEPS * n;
-        number_t token = longest_at(at, end, steps_left);
-        if (token != NONE && tokens_[token].length == n) {
-            ids.push_back(ids_[token]);
+        sized_t token = longest_at(at, end, steps_left);
+        if (token != NONE && length_of(token) == n) {
+            ids.push_back(ids_[number_of(token)]);
             return true;
         }
-        if (n <= SHORT && (token == NONE || tokens_[token].length <= SHORT_TOKEN)) return merge_short(bytes, n, ids);
-        if (work.numbers.size() < n) work.numbers.resize(n);
-        number_t *const made = work.numbers.data(), *last = made;
+        if (n <= SHORT && (token == NONE || length_of(token) <= SHORT_TOKEN)) return merge_short(bytes, n, ids);
+        if (work.made.size() < n) work.made.resize(n);
+        sized_t *const made = work.made.data(), *last = made;
         bool any_dead = false;  // places where no token may follow those before
         Steps steps(interrupt);
         for (;;) {
             steps.next();
-            if (token != NONE && at != bytes && are_joined(at)) token = follower(last[-1], token, steps_left);
+            if (token != NONE && at != bytes && are_joined(at))
+                token = follower(number_of(last[-1]), token, steps_left);
             if (token != NONE) {
-                const byte_t* const next = at + tokens_[token].length;
+                const byte_t* const next = at + length_of(token);
                 if (!(any_dead && work.is_dead[static_cast<std::size_t>(next - bytes)])) {
                     *last++ = token;
                     if (next == end) break;
@@ -106,12 +107,12 @@ public:
                     for (const byte_t* const stop = at + std::min<std::ptrdiff_t>(end - at - 1, 4096);
                          at != stop && !are_joined(at) && !are_joined(at + 1); ++at) {
                         if (longest_of_byte_[*at] == NONE) return false;
-                        *last++ = longest_of_byte_[*at];
+                        *last++ = sized(longest_of_byte_[*at], 1);
                     }
                     token = longest_at(at, end, steps_left);
                     continue;
                 }
-                token = tokens_[token].shorter;
+                token = shorter(token);
             }
             if (steps_left == 0) return false;
             while (token == NONE) {  // the last token was too long
@@ -120,12 +121,12 @@ public:
                 work.is_dead[static_cast<std::size_t>(at - bytes)] = true;
                 if (last == made) return false;
                 token = *--last;
-                at -= tokens_[token].length;
-                token = tokens_[token].shorter;
+                at -= length_of(token);
+                token = shorter(token);
             }
         }
         ids.resize(static_cast<std::size_t>(last - made));
-        for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = ids_[made[i]];
+        for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = ids_[number_of(made[i])];
         return true;
     }
 
@@ -143,6 +144,9 @@ private:
     // Tokens are numbered in the order in which rules make them, bytes first. So of two tokens the one of the higher
     // number is merged later, and a pair's rule is known by the number of what it makes.
     using number_t = std::uint32_t;
+    // A number, and above it the token's length: so the search for the next one needn't wait for this one's record. The
+    // longest tokens' lengths are looked up.
+    using sized_t = std::uint32_t;
     static constexpr number_t NONE = std::numeric_limits<number_t>::max();
     static constexpr unsigned NUMBER_BITS = 21;
     static constexpr std::size_t MOST_TOKENS = std::size_t{1} << NUMBER_BITS, MOST_NODES = std::size_t{1} << 23;
@@ -161,7 +165,7 @@ private:
     struct alignas(64) Token {
         Edge right, left;                  // the largest ones inside, but for those that could merge with nothing
         std::uint64_t followers, leaders;  // all partners of the token itself, on its right and left
-        number_t shorter;                  // the longest token that this one begins with
+        sized_t shorter;                   // the longest token that this one begins with
         std::uint32_t length;
     };
 
@@ -177,6 +181,18 @@ private:
     };
     static constexpr std::size_t REACH = 256;  // of a node's children
     static constexpr Edge NOTHING_INSIDE{NONE, 0, 0};
+    static constexpr std::uint32_t MOST_LENGTH = std::numeric_limits<sized_t>::max() >> NUMBER_BITS;
+
+    // NONE for NONE.
+    static sized_t sized(number_t token, std::uint32_t length) {
+        return token | std::min(length, MOST_LENGTH) << NUMBER_BITS;
+    }
+    static number_t number_of(sized_t token) { return token & (MOST_TOKENS - 1); }
+    std::uint32_t length_of(sized_t token) const {
+        const std::uint32_t length = token >> NUMBER_BITS;
+        return length != MOST_LENGTH ? length : tokens_[number_of(token)].length;
+    }
+    sized_t shorter(sized_t token) const { return tokens_[number_of(token)].shorter; }
 
     // ---- making
 
@@ -385,8 +401,8 @@ private:
     }
 
     // The longest token that may follow `left`: this one, or one that it begins with; or NONE.
-    number_t follower(number_t left, number_t token, std::size_t& steps_left) const {
-        while (token != NONE && !are_neighbours(left, token, NONE, steps_left)) token = tokens_[token].shorter;
+    sized_t follower(number_t left, sized_t token, std::size_t& steps_left) const {
+        while (token != NONE && !are_neighbours(left, number_of(token), NONE, steps_left)) token = shorter(token);
         return token;
     }
 
@@ -441,10 +457,10 @@ private:
     }
 
     // The longest token at `at`; NONE if its byte has none.
-    number_t longest_at(const byte_t* at, const byte_t* end, std::size_t& steps_left) const {
-        if (end - at < 2 || !are_joined(at + 1)) return longest_of_byte_[*at];
+    sized_t longest_at(const byte_t* at, const byte_t* end, std::size_t& steps_left) const {
+        if (end - at < 2 || !are_joined(at + 1)) return sized(longest_of_byte_[*at], 1);
         std::uint32_t node = after_two_[joint(at + 1)];
-        if (node == 0) return longest_of_byte_[*at];
+        if (node == 0) return sized(longest_of_byte_[*at], 1);
         at += 2;
         const byte_t* const begin = at;
         for (; at != end; ++at) {
@@ -544,7 +560,7 @@ private:
 
     // What is left of the only token below, a node for each byte.
     bool grow_tail(const Making& making, const Below& below, number_t token, std::vector<Group>& groups, Plan& plan) {
-        const number_t shorter = longest_[below.node];
+        const sized_t shorter = longest_[below.node];
         std::uint32_t node = below.node;
         for (std::size_t depth = below.depth; depth != tokens_[token].length; ++depth) {
             const byte_t byte = making.byte_of(token, depth);
@@ -554,7 +570,7 @@ private:
             nodes_[node] = {0, 1, byte};
             longest_[node] = shorter;
         }
-        longest_[node] = token;
+        longest_[node] = sized(token, tokens_[token].length);
         tokens_[token].shorter = shorter;
         return true;
     }
@@ -600,7 +616,7 @@ private:
         }
         if (token != NONE) tokens_[token].shorter = longest_[below.node];
         nodes_[child] = {0, 1, group.byte};
-        longest_[child] = token != NONE ? token : longest_[below.node];
+        longest_[child] = token != NONE ? sized(token, below.depth + 1) : longest_[below.node];
         if (below.depth == 0) longest_of_byte_[group.byte] = token;
         if (below.depth == 1) after_two_[static_cast<std::size_t>(nodes_[below.node].byte) << 8 | group.byte] = child;
         if (begin != group.end) left.push_back({child, below.depth + 1, begin, group.end});
@@ -629,7 +645,7 @@ private:
     std::bitset<std::size_t{1} << 16> joints_;  // which bytes may be neighbours in a token
     std::vector<number_t> made_of_two_;         // by two bytes
     std::vector<Node> nodes_;
-    std::vector<number_t> longest_;  // by node: the longest token on the way there
+    std::vector<sized_t> longest_;  // by node: the longest token on the way there
     number_t n_bytes_ = 0;
     std::vector<std::uint32_t> after_two_;  // by two bytes: the node there, or 0
     std::array<number_t, 256> longest_of_byte_{};

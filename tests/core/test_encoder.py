@@ -209,6 +209,28 @@ def test_a_token_that_ends_wrong_gives_way_to_a_shorter_one():
     assert found.tolist() == [6, 5, 1, 2, 6, 4]
 
 
+def test_tokens_of_thousands_of_bytes():
+    """The linear search keeps a token's length beside its number, up to 2,046 bytes."""
+    powers = ["ab" * 2**k for k in range(12)]
+    rules = [("a", "b"), *((power, power) for power in powers[:-1]), (powers[9], "c")]
+    for power in powers[8::-1]:
+        rules.append(("".join(rules[-1]), power))
+    rules += [("c", powers[10]), (powers[11], "c")]
+    tokens = ["a", "b", "c", *map("".join, rules)]
+    assert {1024, 2045, 2047, 2048, 2049, 4096, 4097} <= {*map(len, tokens)}
+    ids = {token: i for i, token in enumerate(tokens)}
+    byte_ids = np.full(256, -1, np.int32)
+    byte_ids[97:100] = range(3)
+    encoder = PretokenEncoder(
+        byte_ids, np.array([(ids[a], ids[b], ids[a + b]) for a, b in rules], np.int32), {}, {}
+    )
+    for token in tokens:
+        for text in (token, token + "c" + powers[9], "b" + token + "a", powers[11] + token):
+            found, _ = encoder.encode(text.encode(), np.array([0, len(text)]))
+            assert "".join(tokens[i] for i in found) == text
+            assert text != token or [tokens[i] for i in found] == [token]
+
+
 @pytest.mark.parametrize("to_the_left", [True, False])
 def test_rules_that_make_one_token_in_many_steps_take_no_quadratic_time(to_the_left):
     letters = range(33, 233)
