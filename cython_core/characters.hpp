@@ -14,6 +14,7 @@
 #include "byte_alphabet.hpp"
 #include "hash_seed.hpp"
 #include "linear_bpe.hpp"
+#include "metaspace.hpp"
 #include "utf8.hpp"
 #include "widths.hpp"
 
@@ -132,8 +133,9 @@ private:
 //
 // A character is built from its UTF-8 by rules that come before all others: the first two bytes, then the third, then
 // the fourth. They never join bytes of two characters. Characters of the byte-level alphabet need no such rules: they
-// are the bytes that they stand for. Where affixes count, a byte that UTF-8 never has goes before each
-// character that continues, and another after the last one; further rules join these with the characters. What a
+// are the bytes that they stand for. Nor does ▁, which stands for a space: it is written as a byte that UTF-8 never has.
+// Where affixes count, another such byte goes before each character that continues, and a third after the last one;
+// further rules join these with the characters, and ▁ is a character like others. What a
 // character has no token for, and what is only part of one, gets an id of its own: *loose* ones are replaced in the end.
 class Spelling {
 public:
@@ -152,6 +154,10 @@ public:
             marks_end_ |= forms[0] != forms[1] || forms[2] != forms[3];
         }
         for (unsigned byte = 0; byte < 256; ++byte) byte_ids_[byte] = id_of(characters, character_of(byte));
+        const auto space = characters.forms_.find(key_of(METASPACE));
+        shortens_spaces_ = !reads_bytes_ && !marks_continuing_ && !marks_end_ && space != characters.forms_.end() &&
+                           space->second[0] != NO_ID;
+        if (shortens_spaces_) byte_ids_[SPACE] = space->second[0];
         parts_.clear();
         for (unsigned byte = 0; reads_bytes_ && byte < CONTINUES; ++byte) {
             const Bytes character = character_of(byte);
@@ -160,7 +166,8 @@ public:
             add_character({{static_cast<byte_t>(byte)}, 1}, character, found->second, marked, ending);
         }
         for (const auto& [key, forms] : characters.forms_) {
-            if (!reads_bytes_) add_character(bytes_of(key), bytes_of(key), forms, marked, ending);
+            const bool is_a_byte = shortens_spaces_ && key == key_of(METASPACE);
+            if (!reads_bytes_ && !is_a_byte) add_character(bytes_of(key), bytes_of(key), forms, marked, ending);
         }
         parts_.clear();
         n_character_rules_ = rules_.size();
@@ -177,9 +184,14 @@ public:
     // How many of them make characters of bytes; they are the first.
     std::size_t n_character_rules() const { return n_character_rules_; }
 
-    // The pre-token with its marks, in `room` if there are any; null for what is not UTF-8.
+    // The pre-token as LinearBpe is to read it, in `room` if that differs; null for what is not UTF-8.
     const byte_t* spell(const byte_t* bytes, std::size_t& n, std::vector<byte_t>& room) const {
         if (!is_valid_utf8(bytes, bytes + n)) return nullptr;
+        if (shortens_spaces_) {
+            room.resize(n);
+            n = shorten_metaspaces(bytes, n, SPACE, room.data());
+            return room.data();
+        }
         if (!marks_continuing_ && !marks_end_) return bytes;
         room.resize(marks_continuing_ ? 2 * n + 1 : n + 1);
         byte_t* out = room.data();
@@ -222,7 +234,7 @@ public:
     }
 
 private:
-    static constexpr byte_t CONTINUES = 0xFE, ENDS = 0xFF;
+    static constexpr byte_t SPACE = 0xFD, CONTINUES = 0xFE, ENDS = 0xFF;
 
     // All or some of a character's bytes, or a mark.
     struct Bytes {
@@ -231,6 +243,7 @@ private:
 
         bool begins_character() const { return (bytes[0] & 0xC0) != 0x80 && bytes[0] < CONTINUES; }
     };
+    static constexpr Bytes METASPACE{{0xE2, 0x96, 0x81}, 3};
 
     // Loose ids follow all others. False if none might be left.
     bool find_first_loose(const CharacterTable& characters, const std::vector<Rule>& rules) {
@@ -319,7 +332,7 @@ private:
     }
 
     bool reads_bytes_ = false;
-    bool is_usable_ = false, marks_continuing_ = false, marks_end_ = false;
+    bool is_usable_ = false, shortens_spaces_ = false, marks_continuing_ = false, marks_end_ = false;
     token_id_t first_loose_ = 0;
     std::vector<token_id_t> byte_ids_;
     std::vector<Rule> rules_;

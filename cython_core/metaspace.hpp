@@ -14,6 +14,49 @@ namespace hf_scaffold {
 
 inline bool is_metaspace_at(const byte_t* at) { return at[0] == 0xE2 && at[1] == 0x96 && at[2] == 0x81; }
 
+#ifdef HF_SCAFFOLD_VECTORS
+// A bit for each of 64 bytes at which ▁ begins; reads two more.
+inline std::uint64_t metaspaces_in_64(const byte_t* at) {
+    const auto places = [](const byte_t* bytes, byte_t byte) {
+        return bits_of_64(bytes, [=](Bytes16 some) { return some.equal(byte); });
+    };
+    return places(at, 0xE2) & places(at + 1, 0x96) & places(at + 2, 0x81);
+}
+#endif
+
+// Writes n bytes with one byte in place of each ▁, at most n, to where nothing of them is; returns how many these are.
+inline std::size_t shorten_metaspaces(const byte_t* at, std::size_t n, byte_t by, byte_t* out) {
+    const byte_t* const end = at + n;
+    byte_t* to = out;
+#ifdef HF_SCAFFOLD_VECTORS
+    // What comes before the next ▁ is copied by sixteens; what that is too much is overwritten.
+    constexpr std::ptrdiff_t STEP = 64, COPIED = 16;
+    const auto copy_until = [&](const byte_t* stop) {
+        for (; stop - at > COPIED; at += COPIED, to += COPIED) std::memcpy(to, at, COPIED);
+        std::memcpy(to, at, COPIED);
+        to += stop - at;
+    };
+    while (end - at >= STEP + COPIED) {
+        const byte_t* const begin = at;
+        for (std::uint64_t found = metaspaces_in_64(at); found != 0; found &= found - 1) {
+            const byte_t* const metaspace = begin + trailing_zeros(found);
+            copy_until(metaspace);
+            *to++ = by;
+            at = metaspace + 3;
+        }
+        if (at >= begin + STEP) continue;
+        copy_until(begin + STEP);
+        at = begin + STEP;
+    }
+#endif
+    while (at != end) {
+        const bool is_one = end - at >= 3 && is_metaspace_at(at);
+        *to++ = is_one ? by : *at;
+        at += is_one ? 3 : 1;
+    }
+    return static_cast<std::size_t>(to - out);
+}
+
 // All of the text is one pre-token.
 struct WholeRules {
     static const byte_t* next(const byte_t*, const byte_t* end) { return end; }
@@ -67,7 +110,7 @@ struct MetaspaceRules {
                 std::memcpy(copy, at, static_cast<std::size_t>(end_ - at));
                 bytes = copy;
             }
-            const std::uint64_t found = places(bytes, 0xE2) & places(bytes + 1, 0x96) & places(bytes + 2, 0x81);
+            const std::uint64_t found = metaspaces_in_64(bytes);
             std::uint64_t starts = joins_runs ? found & ~(found << 3 | last_found_ >> 61) : found;
             last_found_ = found;
             if (at == begin_) starts |= 1;
@@ -77,10 +120,6 @@ struct MetaspaceRules {
         bool are_cut_short() const { return false; }
 
     private:
-        static std::uint64_t places(const byte_t* bytes, byte_t byte) {
-            return bits_of_64(bytes, [&](Bytes16 some) { return some.equal(byte); });
-        }
-
         const byte_t* begin_;
         const byte_t* end_;
         std::uint64_t last_found_ = 0;

@@ -111,6 +111,17 @@ static void show_valid(const byte_t* begin, std::size_t size) {
     }
 }
 
+// The text with a byte in place of each ▁, from wherever it begins.
+static void show_shortened(const byte_t* begin, const byte_t* end) {
+    std::vector<byte_t> out(static_cast<std::size_t>(end - begin));
+    std::uint64_t hash = digest(nullptr, 0);
+    for (const byte_t* at = begin; at != end; ++at) {
+        const auto size = static_cast<std::size_t>(end - at);
+        hash = digest(out.data(), shorten_metaspaces(at, size, 0xFD, out.data()), hash);
+    }
+    std::printf(" %016llx", static_cast<unsigned long long>(hash));
+}
+
 int main(int n_arguments, char** arguments) {
     if (n_arguments != 4) return 2;
     const std::string texts = content(arguments[1]), lines = content(arguments[3]);
@@ -135,6 +146,7 @@ int main(int n_arguments, char** arguments) {
         show_windows<true>(begin, begin + size);
         show_transcoded(begin, begin + size);
         show_valid(begin, size);
+        show_shortened(begin, begin + size);
         std::printf("\n");
         at += size;
     }
