@@ -91,40 +91,33 @@ public:
     // small steps would touch most of the memory in small pages.
     void expect(std::size_t n_tasks) { n_tasks_ = n_tasks; }
 
-    // Lets take() give them, which stay where they are. Call it before the first put(); expects some n ids in all.
-    void keep_apart(std::size_t n) {
-        is_apart_ = true;
-        n_expected_ = n;
-    }
+    // Lets take() give them, instead of joining them. Call it before the first put().
+    void keep_apart() { is_apart_ = true; }
+
+    // The ids of a task.
+    using Piece = std::vector<token_id_t>;
 
     void put(std::size_t task, const token_id_t* ids, std::size_t n) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        if (!is_apart_ && task == next_) {
-            ++next_;
-            join({ids, n});
-            for (Piece piece; take_next(piece);) join(piece);
-            if (early_.empty()) {
-                rooms_.clear();
-                n_room_ = 0;
-            }
-        } else {
-            early_.emplace(task, Piece{std::copy_n(ids, n, room_for(n)) - n, n});
+        if (is_apart_ || task != next_) {
+            Piece piece = spare();
+            piece.assign(ids, ids + n);
+            early_.emplace(task, std::move(piece));
+            return;
         }
+        ++next_;
+        join(ids, n);
+        for (Piece piece; take_next(piece);) join(piece.data(), piece.size());
     }
 
     IdBuffer& ids() { return ids_; }
 
-    struct Piece {
-        const token_id_t* ids = nullptr;
-        std::size_t n = 0;
-    };
-
     bool is_ready() {
         const std::lock_guard<std::mutex> lock(mutex_);
-        return !early_.empty() && early_.begin()->first == next_;
+        return is_next_there();
     }
 
-    // The next task's ids, if they are there.
+    // The next task's ids, if they are there, in place of those that were taken last.
     bool take(Piece& piece) {
         const std::lock_guard<std::mutex> lock(mutex_);
         return take_next(piece);
@@ -132,37 +125,36 @@ public:
 
 private:
     // Those of the task before `next_`.
-    void join(const Piece& piece) {
+    void join(const token_id_t* ids, std::size_t n) {
         const double part = static_cast<double>(next_) / static_cast<double>(n_tasks_);
-        const double n_expected = 1.125 * static_cast<double>(ids_.size() + piece.n) / part;
-        ids_.append(piece.ids, piece.n, static_cast<std::size_t>(n_expected));
+        const double n_expected = 1.125 * static_cast<double>(ids_.size() + n) / part;
+        ids_.append(ids, n, static_cast<std::size_t>(n_expected));
     }
 
-    token_id_t* room_for(std::size_t n) {
-        if (n > n_room_) {
-            n_room_ = std::max(n, n_expected_);
-            rooms_.push_back(make_large_array<token_id_t>(n_room_));
-            room_ = rooms_.back().get();
-        }
-        n_room_ -= n;
-        return std::exchange(room_, room_ + n);
-    }
+    bool is_next_there() const { return !early_.empty() && early_.begin()->first == next_; }
 
     bool take_next(Piece& piece) {
-        if (early_.empty() || early_.begin()->first != next_) return false;
-        piece = early_.begin()->second;
+        if (!is_next_there()) return false;
+        piece.swap(early_.begin()->second);
+        spares_.push_back(std::move(early_.begin()->second));
         early_.erase(early_.begin());
         ++next_;
         return true;
+    }
+
+    // Memory of a piece that was taken: to touch new memory takes about as long as encoding.
+    Piece spare() {
+        if (spares_.empty()) return {};
+        Piece piece = std::move(spares_.back());
+        spares_.pop_back();
+        return piece;
     }
 
     std::mutex mutex_;
     bool is_apart_ = false;
     std::size_t next_ = 0, n_tasks_ = 0;
     std::map<std::size_t, Piece> early_;
-    std::vector<LargeArray<token_id_t>> rooms_;
-    token_id_t* room_ = nullptr;
-    std::size_t n_room_ = 0, n_expected_ = 0;  // ids
+    std::vector<Piece> spares_;
     IdBuffer ids_;
 };
 

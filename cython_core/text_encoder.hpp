@@ -139,7 +139,7 @@ public:
         const std::shared_ptr<IdCache>& cache, bool is_replaceable, const std::shared_ptr<Interrupt>& interrupt) {
         if (tasks_.empty()) plan(*cache, *interrupt);
         if (shift_ == nullptr) {
-            list_.keep_apart(n_units_ / 2);
+            list_.keep_apart();
             shift_ = std::make_unique<Shift>(*this, cache, is_replaceable, interrupt);
         }
         bool is_ready = false;
@@ -162,15 +162,15 @@ public:
     bool take(Taken& taken) {
         if (is_long_text_taken_) of_long_text_.clear();
         is_long_text_taken_ = false;
-        for (IdList::Piece piece; list_.take(piece);) {
+        while (list_.take(taken_)) {
             Task& task = tasks_[n_taken_++];
             taken.first_text = task.text;
             if (task.of == nullptr) {
                 taken.lengths.swap(task.lengths);
-                taken.ids = piece.ids;
+                taken.ids = taken_.data();
                 return true;
             }
-            of_long_text_.insert(of_long_text_.end(), piece.ids, piece.ids + piece.n);
+            of_long_text_.insert(of_long_text_.end(), taken_.begin(), taken_.end());
             is_long_text_taken_ = n_taken_ == tasks_.size() || tasks_[n_taken_].text != task.text;
             if (is_long_text_taken_) {
                 taken.lengths.assign(1, of_long_text_.size());
@@ -550,6 +550,7 @@ private:
     std::atomic<std::size_t> next_{0};
     IdList list_;
     std::size_t n_taken_ = 0;               // tasks
+    IdList::Piece taken_;                   // of the last one
     std::vector<token_id_t> of_long_text_;  // as far as taken
     bool is_long_text_taken_ = false;
     std::unique_ptr<Shift> shift_;  // the last member: ends its threads before what they use
