@@ -33,6 +33,23 @@ cdef extern from "Python.h":
     void set_item "PyList_SET_ITEM"(list, Py_ssize_t, PyObject*)
 
 
+cdef extern from *:
+    """
+    #include <utility>
+
+    // Gives each list the other's items, in constant time. No other thread may know either.
+    static void exchange_items(PyObject* a, PyObject* b) {
+        PyListObject *const one = (PyListObject*)a, *const other = (PyListObject*)b;
+        const Py_ssize_t n = Py_SIZE(one);
+        Py_SET_SIZE(one, Py_SIZE(other));
+        Py_SET_SIZE(other, n);
+        std::swap(one->ob_item, other->ob_item);
+        std::swap(one->allocated, other->allocated);
+    }
+    """
+    void exchange_items(list, list)
+
+
 cdef extern from "hash_seed.hpp" namespace "hf_scaffold" nogil:
     cppclass HashKey:
         HashKey()
@@ -468,31 +485,28 @@ cdef class TextEncoder:
             texts, added: As for `encode`.
             before, after: int32, what to put before and after the ids of each text.
             numbers: As for `rows_as_lists`.
-            rows: Where to append the list of each text.
-            masks: Where to append a list of as many ones.
+            rows: A list for each text, made by Python code and still empty, to be filled. By then the garbage collector
+                has left most of them to older generations; it would traverse new ones, with all their ids.
+            masks: Likewise, to be filled with as many ones.
         Returns:
             The indices of the texts that could not be encoded.
         Raises:
             TypeError: something is not a str.
+            ValueError: rows or masks don't hold an empty list for each text.
         """
         cdef tuple kept = tuple(texts)
         cdef Py_ssize_t n = len(kept)
-        cdef list made = [None] * n
-        cdef list ones = None if masks is None else [None] * n
         cdef unique_ptr[Batch] batch
-        cdef bint had_gc = PyGC_Disable()  # it would traverse the lists again and again
+        require_empty_lists(rows, n, "rows")
+        if masks is not None:
+            require_empty_lists(masks, n, "masks")
         batch.reset(new Batch(self.pipeline(added), n_threads))
         try:
             add_texts(batch.get(), kept)
-            self.run_into(batch.get(), made, ones, before, after, numbers)
-            rows += made
-            if masks is not None:
-                masks += ones
+            self.run_into(batch.get(), rows, masks, before, after, numbers)
             return unsure(batch.get(), n)
         finally:
             batch.reset()  # its threads read the texts
-            if had_gc:
-                PyGC_Enable()
 
     def encode_utf8(
         self,
@@ -650,7 +664,7 @@ cdef class TextEncoder:
         self,
         Batch* batch,
         list rows,
-        list ones,
+        list masks,
         const token_id_t[::1] before,
         const token_id_t[::1] after,
         list numbers,
@@ -669,7 +683,7 @@ cdef class TextEncoder:
                 progress = batch.run_until_ready(cache, is_replaceable, interrupt)
             while batch.take(taken):
                 PyErr_CheckSignals()  # there may be no end of lists to make while others encode
-                put_taken(rows, ones, taken, before, after, numbers)
+                put_taken(rows, masks, taken, before, after, numbers)
             if progress != READY:
                 self.replace_if_full(cache, batch)
 
@@ -726,9 +740,15 @@ cdef list unsure(Batch* batch, Py_ssize_t n):
     return [i for i in range(n) if batch.status(i) != OK]
 
 
+cdef int require_empty_lists(list rows, Py_ssize_t n, str name) except -1:
+    if PyList_GET_SIZE(rows) != n or not all([type(row) is list and not row for row in rows]):
+        raise ValueError(f"{name} must hold an empty list for each of the {n} texts")
+    return 0
+
+
 cdef int put_taken(
     list rows,
-    list ones,
+    list masks,
     Taken& taken,
     const token_id_t[::1] before,
     const token_id_t[::1] after,
@@ -744,9 +764,9 @@ cdef int put_taken(
         at = put_ids(items, at, numbers, taken.ids + begin, taken.lengths[i])
         if after.shape[0]:
             put_ids(items, at, numbers, &after[0], after.shape[0])
-        rows[row] = items
-        if ones is not None:
-            ones[row] = [1] * size
+        exchange_items(<list?>rows[row], items)
+        if masks is not None:
+            exchange_items(<list?>masks[row], [1] * size)
         row += 1
         begin += taken.lengths[i]
     return 0

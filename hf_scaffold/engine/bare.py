@@ -130,19 +130,19 @@ class BareEncoder:
     ) -> list[list[int]]:
         """The ids of each text, between those before and after.
 
-        Nothing that starts garbage collection comes after the lists: it would traverse them all.
-
         Args:
             masks: An empty list, to be filled with a list of as many ones for each text.
         Raises:
             UnicodeEncodeError: a text holds a lone surrogate.
         """
-        rows: list[list[int]] = []
         if self.compiled is None:
-            rows += ([*before, *self._encode_generally(text, allowed), *after] for text in texts)
+            rows = [[*before, *self._encode_generally(text, allowed), *after] for text in texts]
             if masks is not None:
                 masks += ([1] * len(row) for row in rows)
             return rows
+        rows = [[] for _ in texts]
+        if masks is not None:
+            masks += [[] for _ in texts]
         frame = array("i", before), array("i", after)
         threads = n_threads(sum(map(len, texts)))
         unsure = self.compiled.encode_to_lists(

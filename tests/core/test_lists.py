@@ -16,6 +16,10 @@ ADDED = AddedTokenFinder([("<s>", 400, False, False, False, False, False), ("no"
 NUMBERS = list(range(350))
 
 
+def empty_lists(n):
+    return [[] for _ in range(n)]
+
+
 def texts_of(rng, n, longest):
     words = ["xy", "xyxy", "<s>", " ", "é", "漢", "no", "no\u0301", *(f" {i}" for i in range(99))]
     sure = [word for word in words if "no" not in word]  # of a long text `tokenizers` would have to tell else
@@ -32,7 +36,7 @@ def test_lists_hold_the_ids_of_encode(n, longest, n_threads):
     expected = [ids[begin:end].tolist() for begin, end in pairwise(offsets.tolist())]
     assert longest < 1000 or any(len(row) > longest / 10 for row in expected)
     for before, after in (((), ()), ((1, 400), (2,))):
-        rows, masks = [], []
+        rows, masks = empty_lists(n), empty_lists(n)
         frame = array("i", before), array("i", after)
         assert encoder.encode_to_lists(texts, ADDED, n_threads, *frame, NUMBERS, rows, masks) == unsure
         assert rows == [[*before, *row, *after] for row in expected]
@@ -48,15 +52,25 @@ def test_a_cache_that_is_renewed_meanwhile(n_threads):
     ids, offsets, _ = TextEncoder("gpt2", BYTES, XY, {}).encode(texts, ADDED, n_threads)
     encoder = TextEncoder("gpt2", BYTES, XY, {})
     for _ in range(2):
-        rows = []
+        rows = empty_lists(len(texts))
         encoder.encode_to_lists(texts, ADDED, n_threads, array("i"), array("i"), NUMBERS, rows)
         assert rows == [ids[begin:end].tolist() for begin, end in pairwise(offsets.tolist())]
     assert encoder.n_cached > 100_000
 
 
-def test_rows_are_added_only_if_all_are_there():
-    encoder, rows, masks = TextEncoder("gpt2", BYTES, XY, {}), [], []
-    for texts, error in ((["xy", b"xy"], TypeError), (None, TypeError)):
-        with pytest.raises(error):
+def test_without_an_empty_list_for_each_text():
+    encoder, frame, one = TextEncoder("gpt2", BYTES, XY, {}), (array("i"), array("i")), [1]
+    for rows, masks in (([], None), ([[]], None), ([[], [], []], None), ([[], one], None), ([[], ()], None)):
+        with pytest.raises(ValueError, match="rows must hold an empty list for each of the 2 texts"):
+            encoder.encode_to_lists(["xy", "x"], ADDED, 2, *frame, NUMBERS, rows, masks)
+    with pytest.raises(ValueError, match="masks must hold an empty list for each of the 2 texts"):
+        encoder.encode_to_lists(["xy", "x"], ADDED, 2, *frame, NUMBERS, [[], []], [[]])
+    assert one == [1]
+
+
+def test_nothing_is_filled_if_something_is_not_a_text():
+    encoder, rows, masks = TextEncoder("gpt2", BYTES, XY, {}), empty_lists(2), empty_lists(2)
+    for texts in (["xy", b"xy"], None):
+        with pytest.raises(TypeError):
             encoder.encode_to_lists(texts, ADDED, 2, array("i"), array("i"), NUMBERS, rows, masks)
-    assert rows == masks == []
+    assert rows == masks == [[], []]

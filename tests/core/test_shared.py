@@ -110,7 +110,7 @@ def test_tokens_are_added_while_others_encode():
                 now[0] = finder(n)
             return True
         for _ in range(40):
-            seen, rows = now[0], []
+            seen, rows = now[0], [[], []]
             encoder.encode_to_lists([text, text], seen, 1, frame, frame, numbers, rows)
             assert rows[0] == rows[1]
             assert rows[0][1:-1] in expected

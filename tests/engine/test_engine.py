@@ -1,5 +1,6 @@
 """`Encoder`: ids and text as the tokenizer class gives them, without transformers."""
 
+import gc
 import json
 import pickle
 import random
@@ -176,6 +177,15 @@ def test_it_knows_its_tokens(encoder, tokenizer):
         assert encoder.token_to_id(token) == token_id
         assert encoder.id_to_token(token_id) == token
     assert encoder.token_to_id("no such") is encoder.id_to_token(1 << 40) is None
+
+
+@pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="there are no generations")
+def test_lists_are_not_left_for_the_next_garbage_collection(toy):
+    """It would traverse them, with all their ids."""
+    gc.collect()
+    rows = toy.encode_batch(["zona banana"] * 20_000)
+    young = {*map(id, gc.get_objects(generation=0))}
+    assert sum(id(row) in young for row in rows) <= gc.get_threshold()[0]
 
 
 @pytest.mark.parametrize("seed", range(40))
