@@ -116,9 +116,9 @@ public:
         } else if (by_character_) {
             spelling_ = Spelling(characters_, rules_.in_order(), writes_bytes_);
             if (spelling_.is_usable()) {
-                seams_ = Seams(characters_, rules_.in_order());
                 prepared_ = std::make_unique<LinearBpe>(
                     spelling_.byte_ids(), spelling_.take_rules(), spelling_.n_character_rules());
+                if (!writes_bytes_) seams_ = Seams(characters_, rules_.in_order(), spelling_, *prepared_);
             }
         } else {
             prepared_ = std::make_unique<LinearBpe>(byte_ids_, rules_.in_order());
@@ -139,12 +139,6 @@ public:
     // A pre-token of these bytes becomes this token, without merging.
     void add_whole(const byte_t* bytes, std::size_t n, token_id_t token) {
         wholes_.emplace(std::string(reinterpret_cast<const char*>(bytes), n), token);
-    }
-    // Where pre-tokens may be encoded in parts; null where that isn't known, as before prepare().
-    const Seams* seams() const {
-        const bool is_ready = linear_.load(std::memory_order_acquire) != nullptr;
-        const bool is_apart = seams_.is_usable() && !writes_bytes_ && wholes_.empty() && again_ == nullptr;
-        return is_ready && is_apart ? &seams_ : nullptr;
     }
     // Applied to the output.
     Replacements& replacements() { return replacements_; }
@@ -210,6 +204,7 @@ public:
 private:
     static constexpr std::size_t SHORT = 48;  // symbols up to which scanning beats the queue
     static constexpr std::uint32_t END = std::numeric_limits<std::uint32_t>::max();
+    static constexpr std::size_t FEW_PARTS = 8, SHORT_PART = 32;  // parts; bytes
 
     void encode_once(const unsigned char* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out) const {
         if (!wholes_.empty()) {
@@ -256,17 +251,65 @@ private:
     // False if this takes merging.
     bool encode_characters(
         const LinearBpe& linear, const byte_t* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out) const {
-        const byte_t* const spelled = spelling_.spell(bytes, n, work.spelled);
+        const std::size_t size = out.size();
+        // A word in Latin letters hardly has seams.
+        const bool is_word = n <= FEW_PARTS * SHORT_PART && (n <= 4 || bytes[n - 1] < 0x80);
+        if (seams_.is_usable() && !is_word) {
+            if (encode_parts(linear, bytes, bytes + n, work, out)) return true;
+            out.resize(size);
+        }
+        if (encode_part(linear, bytes, n, true, work, out)) return true;
+        out.resize(size);
+        return false;
+    }
+
+    // The same, with false also for pre-tokens that are not to be cut.
+    [[gnu::noinline]] bool encode_parts(
+        const LinearBpe& linear, const byte_t* begin, const byte_t* end, Work& work,
+        std::vector<token_id_t>& out) const {
+        if (!is_valid_utf8(begin, end)) return false;
+        const auto append = [&](token_id_t token) { replacements_.append(token, out); };
+        Steps steps(work.interrupt);
+        Seams::Parts parts;
+        for (const byte_t* at = begin; at != end; at = parts.bounds[parts.n]) {
+            steps.next();
+            seams_.cut(at, end, parts);
+            if (at == begin && !are_short(parts)) return false;
+            for (std::size_t i = 0; i < parts.n; ++i) {
+                const byte_t* const stop = parts.bounds[i + 1];
+                const auto n_bytes = static_cast<std::size_t>(stop - parts.bounds[i]);
+                const std::size_t n = parts.firsts[i + 1] - parts.firsts[i];
+                const bool is_end = stop == end;
+                const bool is_merged = n_bytes > n && !(is_end && spelling_.marks_end()) &&
+                                       linear.merge(parts.numbers + parts.firsts[i], n, append);
+                if (!is_merged && !encode_part(linear, parts.bounds[i], n_bytes, is_end, work, out)) return false;
+            }
+        }
+        return true;
+    }
+
+    // Whether there are several parts, the first of which are short and Chinese, Japanese or Korean, mostly: of letters of
+    // a byte or two merging takes longer than the search.
+    static bool are_short(const Seams::Parts& parts) {
+        const std::size_t n = std::min(parts.n, FEW_PARTS), n_characters = parts.firsts[n];
+        const byte_t *const begin = parts.bounds[0], *const end = parts.bounds[n];
+        const auto n_wide = std::count_if(begin, end, [](byte_t byte) { return byte >= 0xE3; });  // U+3000 and above
+        return n > 1 && static_cast<std::size_t>(end - begin) <= FEW_PARTS * SHORT_PART &&
+               2 * static_cast<std::size_t>(n_wide) >= n_characters;
+    }
+
+    // A part of a pre-token, or all of it.
+    bool encode_part(
+        const LinearBpe& linear, const byte_t* bytes, std::size_t n, bool is_end, Work& work,
+        std::vector<token_id_t>& out) const {
+        const byte_t* const spelled = spelling_.spell(bytes, n, is_end, work.spelled);
         if (spelled == nullptr || !linear.encode(spelled, n, work.linear, work.interrupt)) return false;
         if (!spelling_.any_loose(work.linear.ids)) {
             replacements_.append(work.linear.ids, out);
             return true;
         }
-        const std::size_t size = out.size();
         const auto append = [&](token_id_t token) { replacements_.append(token, out); };
-        if (spelling_.replace_loose(characters_, work.linear.ids, append)) return true;
-        out.resize(size);
-        return false;
+        return spelling_.replace_loose(characters_, work.linear.ids, append);
     }
 
     // Makes a node of each symbol.

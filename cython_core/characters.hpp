@@ -184,15 +184,26 @@ public:
     // How many of them make characters of bytes; they are the first.
     std::size_t n_character_rules() const { return n_character_rules_; }
 
-    // The pre-token as LinearBpe is to read it, in `room` if that differs; null for what is not UTF-8.
-    const byte_t* spell(const byte_t* bytes, std::size_t& n, std::vector<byte_t>& room) const {
+    // The number of the token of a character that doesn't end its pre-token; NONE if it has none.
+    LinearBpe::number_t number_of(std::uint32_t key, const LinearBpe& linear) const {
+        if (shortens_spaces_ && key == key_of(METASPACE)) return linear.number_of(&SPACE, 1);
+        const Bytes character = bytes_of(key);
+        return linear.number_of(character.bytes.data(), character.n);
+    }
+
+    bool marks_end() const { return marks_end_; }
+
+    // A pre-token, or a part of one that ends it or not, as LinearBpe is to read it, in `room` if that differs; null for
+    // what is not UTF-8.
+    const byte_t* spell(const byte_t* bytes, std::size_t& n, bool is_end, std::vector<byte_t>& room) const {
         if (!is_valid_utf8(bytes, bytes + n)) return nullptr;
         if (shortens_spaces_) {
             room.resize(n);
             n = shorten_metaspaces(bytes, n, SPACE, room.data());
             return room.data();
         }
-        if (!marks_continuing_ && !marks_end_) return bytes;
+        const bool marks_end = marks_end_ && is_end;
+        if (!marks_continuing_ && !marks_end) return bytes;
         room.resize(marks_continuing_ ? 2 * n + 1 : n + 1);
         byte_t* out = room.data();
         for (const byte_t *at = bytes, *const end = bytes + n; at != end; ++at) {
@@ -200,7 +211,7 @@ public:
             if (marks_continuing_ && begins && at != bytes) *out++ = CONTINUES;
             *out++ = *at;
         }
-        if (marks_end_ && n != 0) *out++ = ENDS;
+        if (marks_end && n != 0) *out++ = ENDS;
         n = static_cast<std::size_t>(out - room.data());
         return room.data();
     }

@@ -59,8 +59,13 @@ public:
         grow_trie(making);
     }
 
+    // Tokens are numbered in the order in which rules make them, bytes first. So of two tokens the one of the higher
+    // number is merged later, and a pair's rule is known by the number of what it makes.
+    using number_t = std::uint32_t;
+    static constexpr number_t NONE = std::numeric_limits<number_t>::max();
+
     struct Run {
-        std::uint32_t token;
+        number_t token;
         std::size_t length;
     };
 
@@ -89,7 +94,7 @@ public:
             ids.push_back(ids_[number_of(token)]);
             return true;
         }
-        if (n <= SHORT && (token == NONE || length_of(token) <= SHORT_TOKEN)) return merge_short(bytes, n, ids);
+        if (n <= FEW && (token == NONE || length_of(token) <= SHORT_TOKEN)) return merge_short(bytes, n, ids);
         if (work.made.size() < n) work.made.resize(n);
         sized_t *const made = work.made.data(), *last = made;
         bool any_dead = false;  // places where no token may follow those before
@@ -130,6 +135,33 @@ public:
         return true;
     }
 
+    // The number of the token that stands for these bytes; NONE if there is none.
+    number_t number_of(const byte_t* bytes, std::size_t n) const {
+        if (is_odd_ || n == 0) return NONE;
+        std::size_t steps_left = SOME_STEPS + n;
+        const sized_t token = longest_at(bytes, bytes + n, steps_left);
+        return token != NONE && length_of(token) == n ? number_of(token) : NONE;
+    }
+
+    // Merges tokens given by their numbers, and calls add(id) for each that is left. Or returns false: if there are more
+    // than a few, or one is NONE.
+    template <class Add>
+    bool merge(const number_t* tokens, std::size_t n, Add add) const {
+        if (n > FEW || std::find(tokens, tokens + n, NONE) != tokens + n) return false;
+        if (n == 1) {
+            add(ids_[tokens[0]]);
+        } else if (n == 2) {
+            const number_t made = merged(tokens[0], tokens[1]);
+            add(ids_[made != NONE ? made : tokens[0]]);
+            if (made == NONE) add(ids_[tokens[1]]);
+        } else {
+            number_t few[FEW];
+            std::copy_n(tokens, n, few);
+            merge_few(few, n, [&](std::size_t i) { return merged(tokens[i], tokens[i + 1]); }, add);
+        }
+        return true;
+    }
+
     // The most slots a look-up visits. O(slots).
     std::size_t longest_probe() const {
         std::size_t longest = 0;
@@ -141,19 +173,15 @@ public:
     }
 
 private:
-    // Tokens are numbered in the order in which rules make them, bytes first. So of two tokens the one of the higher
-    // number is merged later, and a pair's rule is known by the number of what it makes.
-    using number_t = std::uint32_t;
     // A number, and above it the token's length: so the search for the next one needn't wait for this one's record. The
     // longest tokens' lengths are looked up.
     using sized_t = std::uint32_t;
-    static constexpr number_t NONE = std::numeric_limits<number_t>::max();
     static constexpr unsigned NUMBER_BITS = 21;
     static constexpr std::size_t MOST_TOKENS = std::size_t{1} << NUMBER_BITS, MOST_NODES = std::size_t{1} << 23;
     static constexpr std::size_t SOME_NODES = 4096;                   // that there is made room for at a time
     static constexpr std::size_t SOME_STEPS = 1024, MOST_STEPS = 16;  // for rules and tokens; and for each byte
     static constexpr std::size_t LONG = 32, FEW_RUNS = 64;
-    static constexpr std::size_t SHORT = 16, SHORT_TOKEN = 4;  // bytes
+    static constexpr std::size_t FEW = 16, SHORT_TOKEN = 4;  // tokens; bytes
 
     // A token at the edge of one or more others, before a merge made the next larger one of these.
     struct Edge {
@@ -337,32 +365,42 @@ private:
         runs.swap(more_runs);
     }
 
-    // ---- few bytes
+    // ---- few bytes, or other tokens
 
-    // By merging, lowest rule first; a rule is known by the number of what it makes.
     bool merge_short(const byte_t* bytes, std::size_t n, std::vector<token_id_t>& ids) const {
-        constexpr std::uint32_t NOTHING = std::numeric_limits<std::int32_t>::max();  // SSE2 compares signed numbers
-        static_assert(MOST_TOKENS * SHORT < NOTHING);
-        number_t tokens[SHORT];
-        std::uint32_t candidates[SHORT];  // what the tokens here and next make: the lowest, leftmost one comes first
-        std::uint8_t previous[SHORT + 1], next[SHORT];
-        const auto candidate = [](number_t made, std::size_t place) {
-            return made == NONE ? NOTHING : static_cast<std::uint32_t>(made * SHORT + place);
-        };
+        number_t tokens[FEW];
         for (std::size_t i = 0; i < n; ++i) {
             tokens[i] = longest_of_byte_[bytes[i]];
             if (tokens[i] == NONE) return false;
+        }
+        const auto made_at = [&](std::size_t i) { return made_of_two_[joint(bytes + i + 1)]; };
+        merge_few(tokens, n, made_at, [&](token_id_t id) { ids.push_back(id); });
+        return true;
+    }
+
+    // By merging in place, lowest rule first; a rule is known by the number of what it makes. made_at(i) says what the
+    // i-th token and the next make.
+    template <class MadeAt, class Add>
+    void merge_few(number_t (&tokens)[FEW], std::size_t n, MadeAt made_at, Add add) const {
+        constexpr std::uint32_t NOTHING = std::numeric_limits<std::int32_t>::max();  // SSE2 compares signed numbers
+        static_assert(MOST_TOKENS * FEW < NOTHING);
+        std::uint32_t candidates[FEW];  // what the tokens here and next make: the lowest, leftmost one comes first
+        std::uint8_t previous[FEW + 1], next[FEW];
+        const auto candidate = [](number_t made, std::size_t place) {
+            return made == NONE ? NOTHING : static_cast<std::uint32_t>(made * FEW + place);
+        };
+        for (std::size_t i = 0; i < FEW; ++i) {
             previous[i] = static_cast<std::uint8_t>(i - 1);
             next[i] = static_cast<std::uint8_t>(i + 1);
         }
-        for (std::size_t i = 0; i + 1 < n; ++i) candidates[i] = candidate(made_of_two_[joint(bytes + i + 1)], i);
-        std::fill(candidates + n - 1, candidates + SHORT, NOTHING);
+        for (std::size_t i = 0; i + 1 < n; ++i) candidates[i] = candidate(made_at(i), i);
+        std::fill(candidates + n - 1, candidates + FEW, NOTHING);
         for (;;) {
             std::int32_t best = NOTHING;
             for (const std::uint32_t each : candidates) best = std::min(best, static_cast<std::int32_t>(each));
             if (best == NOTHING) break;
-            const std::size_t here = static_cast<std::uint32_t>(best) % SHORT, gone = next[here], after = next[gone];
-            tokens[here] = static_cast<std::uint32_t>(best) / SHORT;
+            const std::size_t here = static_cast<std::uint32_t>(best) % FEW, gone = next[here], after = next[gone];
+            tokens[here] = static_cast<std::uint32_t>(best) / FEW;
             candidates[gone] = NOTHING;
             next[here] = static_cast<std::uint8_t>(after);
             previous[after] = static_cast<std::uint8_t>(here);
@@ -371,8 +409,7 @@ private:
             const std::size_t before = previous[here];
             candidates[before] = candidate(made_of(tokens[before], tokens[here]), before);
         }
-        for (std::size_t i = 0; i < n; i = next[i]) ids.push_back(ids_[tokens[i]]);
-        return true;
+        for (std::size_t i = 0; i < n; i = next[i]) add(ids_[tokens[i]]);
     }
 
     // ---- any bytes

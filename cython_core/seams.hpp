@@ -1,7 +1,7 @@
-// Where a pre-token of characters may be cut without changing its tokens: between characters that no rule joins.
+// Where a pre-token of characters may be cut without changing its tokens: between characters that no rule joins. Most
+// parts of Chinese text have one character or two.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -17,28 +17,32 @@ namespace hf_scaffold {
 // A merge joins two tokens, so it joins the last character of one with the first of the other. Between two characters
 // that are in no rule's middle nothing ever merges, and each side has its tokens whatever the other is.
 //
-// Characters must be the same symbols everywhere, without affixes, and none may vanish. Those without a token merge with
-// nothing, but a run of them may become a single token: there is no seam after one.
+// Characters must be the same symbols wherever they stand, but for the last of a pre-token, and none may vanish. Those
+// without a token merge with nothing, but a run of them may become a single token: there is no seam after one.
 class Seams {
 public:
     using Rule = LinearBpe::Rule;
+    using number_t = LinearBpe::number_t;
 
     Seams() = default;
 
-    // Takes rules in the order of rank; they must be those of a usable Spelling. O(size of both).
-    Seams(const CharacterTable& characters, const std::vector<Rule>& rules) {
-        if (characters.has_affixes() || (characters.unknown_ == NO_ID && characters.byte_ids_[0] == NO_ID)) return;
+    // Takes rules in the order of rank, and what was made of them. O(size of all).
+    Seams(
+        const CharacterTable& characters, const std::vector<Rule>& rules, const Spelling& spelling,
+        const LinearBpe& linear) {
+        const bool any_bytes = characters.byte_ids_[0] != NO_ID;
+        if (!characters.prefix_.empty() || (any_bytes ? !characters.suffix_.empty() : characters.unknown_ == NO_ID))
+            return;
         Making making(rules.size());
-        known_.resize(1);
+        blocks_.assign(N_CODES / BLOCK, 0);
+        numbers_.assign(BLOCK, LinearBpe::NONE);
         for (const auto& [key, forms] : characters.forms_) {
             const std::uint32_t code = code_of(key);
-            if (forms[0] == NO_ID) return;
-            for (const token_id_t form : forms) {
-                if (form != forms[0]) return;
+            if (forms[0] != forms[2] || forms[1] != forms[3]) return;
+            for (const token_id_t form : {forms[0], forms[1]}) {
+                if (form != NO_ID && !making.set(form, {code, code})) return;
             }
-            if (!making.set(forms[0], {code, code})) return;
-            if (known_.size() <= code / 64 + 1) known_.resize(code / 64 + 2);
-            known_[code / 64] |= std::uint64_t{1} << code % 64;
+            if (forms[0] != NO_ID) set_number(code, spelling.number_of(key, linear));
         }
         joined_.assign(slots_for(rules.size() / 4), 0);  // eight bits or more for each rule
         for (const Rule& rule : rules) {
@@ -56,21 +60,48 @@ public:
     // If not, nothing may be cut.
     bool is_usable() const { return is_usable_; }
 
-    // Cuts the text at its first seams into up to `most` parts, the i-th from bounds[i] to bounds[i + 1]; returns their
-    // number. The text must be valid UTF-8 and not empty. O(bytes up to there).
-    std::size_t cut(const byte_t* at, const byte_t* end, std::size_t most, const byte_t** bounds) const {
-        std::size_t n = 0;
-        bounds[0] = at;
-        Code before = code_at(at);
-        for (at += before.length; at != end && n != most; at += before.length) {
-            const Code after = code_at(at);
-            bounds[n + 1] = at;
+    static constexpr std::size_t MOST = 64;
+
+    // Consecutive parts: the i-th begins at bounds[i] and with the character of numbers[firsts[i]], and ends where the next
+    // one begins. The numbers are those of the characters' tokens, if they don't end their pre-token, or NONE; of a part
+    // of more than MOST characters only the first ones are there.
+    struct Parts {
+        std::size_t n;
+        const byte_t* bounds[MOST + 1];
+        std::size_t firsts[MOST + 1];
+        number_t numbers[MOST];
+    };
+
+    // Cuts off the first parts of a text, one or more. It must be valid UTF-8 and not empty. O(bytes of these parts).
+    void cut(const byte_t* at, const byte_t* end, Parts& parts) const {
+        std::size_t n = 0, n_read = 0;
+        std::uint32_t before = 0;
+        bool may_end = false;  // a part, after the character before
+        for (; at != end && n_read != MOST; ++n_read) {
+            const Code code = code_at(at);
+            parts.bounds[n] = at;
+            parts.firsts[n] = n_read;
             // Without a branch, which would often be mispredicted.
-            n += !are_joined(before.point, after.point) & is_known(before.point);
-            before = after;
+            n += static_cast<std::size_t>(n_read == 0) | (may_end & !are_joined(before, code.point));
+            parts.numbers[n_read] = number_of(code.point);
+            may_end = parts.numbers[n_read] != LinearBpe::NONE;
+            before = code.point;
+            at += code.length;
         }
-        if (n != most) bounds[++n] = end;
-        return n;
+        if (at != end && n > 1) {
+            --n;  // the last one may go on
+        } else {
+            for (; at != end; ++n_read) {
+                const Code code = code_at(at);
+                if (may_end && !are_joined(before, code.point)) break;
+                may_end = number_of(code.point) != LinearBpe::NONE;
+                before = code.point;
+                at += code.length;
+            }
+            parts.bounds[n] = at;
+            parts.firsts[n] = n_read;
+        }
+        parts.n = n;
     }
 
 private:
@@ -78,7 +109,7 @@ private:
     struct Ends {
         std::uint32_t first, last;
     };
-    static constexpr std::uint32_t NONE = 0xFFFFFFFF;
+    static constexpr std::uint32_t NONE = 0xFFFFFFFF, N_CODES = 0x110000, BLOCK = 256;
 
     struct Making {
         explicit Making(std::size_t n_rules)
@@ -120,8 +151,14 @@ private:
         return code_at(bytes).point;
     }
 
-    bool is_known(std::uint32_t code) const {
-        return known_[std::min<std::size_t>(code / 64, known_.size() - 1)] >> code % 64 & 1;
+    number_t number_of(std::uint32_t code) const { return numbers_[blocks_[code / BLOCK] * BLOCK + code % BLOCK]; }
+    void set_number(std::uint32_t code, number_t number) {
+        std::size_t& block = blocks_[code / BLOCK];
+        if (block == 0) {
+            block = numbers_.size() / BLOCK;
+            numbers_.resize(numbers_.size() + BLOCK, LinearBpe::NONE);
+        }
+        numbers_[block * BLOCK + code % BLOCK] = number;
     }
 
     // Two characters' bit; others share it.
@@ -140,7 +177,8 @@ private:
 
     bool is_usable_ = false;
     std::vector<std::uint64_t> joined_;  // a bit for each two characters; a power of two
-    std::vector<std::uint64_t> known_;   // a bit for each code point that has a token; none in the last word
+    std::vector<std::size_t> blocks_;    // by code point / BLOCK: where its numbers are; 0: all are NONE
+    std::vector<number_t> numbers_;
 };
 
 }  // namespace hf_scaffold

@@ -203,9 +203,6 @@ public:
 private:
     static constexpr std::size_t TASK = std::size_t{1} << 16;  // units of text
     static constexpr std::size_t FEW_TASKS = 16;
-    static constexpr std::size_t WHOLE = 32;  // bytes up to which a pre-token isn't cut into parts
-    static constexpr std::size_t PARTS = 64;  // at a time
-    static constexpr std::size_t FEW_PARTS = 8;
     static constexpr std::size_t MOST_THREADS = 256;
 
     // A text for all threads, cut into pieces: added tokens, and stretches of text of limited length.
@@ -431,46 +428,10 @@ private:
         // Not inlined: the loop over cached pre-tokens stays small, which makes it a twentieth faster.
         [[gnu::noinline]] void append_new(const byte_t* bytes, std::size_t length, const IdCache::Key& key) {
             const std::size_t n_before = n_made();
-            if (length <= WHOLE || !append_parts(bytes, bytes + length)) append_merged(bytes, length);
-            cache_.add(bytes, length, key, out_.get() + n_before, n_made() - n_before, share_);
-        }
-
-        void append_merged(const byte_t* bytes, std::size_t length) {
             ids_.clear();
             batch_.pipeline_.bpe->encode(bytes, length, work_, ids_);
             append_ids(length);
-        }
-
-        // Appends the ids of a pre-token's parts, which recur far more often than it does; false if they are too long.
-        bool append_parts(const byte_t* at, const byte_t* end) {
-            const Seams* const seams = batch_.pipeline_.bpe->seams();
-            if (seams == nullptr || !are_short(*seams, at, end)) return false;
-            const byte_t* bounds[PARTS + 1];
-            IdCache::Key keys[PARTS];
-            while (at != end) {
-                steps_.next();
-                const std::size_t n = seams->cut(at, end, PARTS, bounds);
-                at = bounds[n];
-                cache_.keys_of(bounds, n, end, keys);
-                for (std::size_t i = 0;; ++i) {
-                    i += cache_.find(bounds + i, keys + i, n - i, next_);
-                    if (i == n) break;
-                    append_part(bounds[i], static_cast<std::size_t>(bounds[i + 1] - bounds[i]), keys[i]);
-                }
-            }
-            return true;
-        }
-
-        // Whether there are several parts, the first of which are short.
-        static bool are_short(const Seams& seams, const byte_t* begin, const byte_t* end) {
-            const byte_t* bounds[FEW_PARTS + 1];
-            const std::size_t n = seams.cut(begin, end, FEW_PARTS, bounds);
-            return n > 1 && static_cast<std::size_t>(bounds[n] - begin) <= FEW_PARTS * WHOLE;
-        }
-
-        void append_part(const byte_t* bytes, std::size_t length, const IdCache::Key& key) {
-            append_merged(bytes, length);
-            if (length <= WHOLE) cache_.add(bytes, length, key, ids_.data(), ids_.size(), share_);
+            cache_.add(bytes, length, key, out_.get() + n_before, n_made() - n_before, share_);
         }
 
         // Once for each text: start() made room.

@@ -153,8 +153,8 @@ def test_bytes_of_affixes_come_even_where_no_character_has_a_token():
 
 
 def unsplit(merges, **settings):
-    """The files of a model without a pre-tokenizer, over "a" to "e" and what these merges make."""
-    tokens = ["<unk>", *"abcde", *map("".join, merges)]
+    """The files of a model without a pre-tokenizer, over some letters and what these merges make."""
+    tokens = ["<unk>", *"abce日本中文", *map("".join, merges)]
     model = models.BPE({token: i for i, token in enumerate(tokens)}, merges, unk_token="<unk>", **settings)
     scaffold = {"version": 1, "merges": [*map(list, merges)], "demolish": {}}
     return Tokenizer(model).to_str(), json.dumps(scaffold)
@@ -162,23 +162,33 @@ def unsplit(merges, **settings):
 
 @pytest.mark.parametrize("fuse_unk", [False, True])
 def test_text_is_encoded_in_parts_between_characters_that_no_rule_joins(fuse_unk):
-    encoder, encode = twins(unsplit([("a", "b"), ("c", "d"), ("ab", "cd")], fuse_unk=fuse_unk))
+    merges = [("日", "本"), ("中", "文"), ("日本", "中文"), ("a", "b")]
+    encoder, encode = twins(unsplit(merges, fuse_unk=fuse_unk))
     prepare(encoder)
-    text = "".join(random.Random(0).choices(["abcd", "abc", "cda", "dbe", "e", "zz"], k=1000))
-    assert encoder.encode(text) == encode(text)
-    # Only "ab", "bc" and "cd" may be in a rule's middle; but what follows an unknown character stays with it.
-    parts = {"a", "b", "c", "d", "e", "ab", "bc", "cd", "abc", "bcd", "abcd"}
-    unknown = {"z" * n for n in range(2, 21, 2)}
-    assert 5 < encoder._bare.compiled.n_cached <= len(parts) + len(unknown) * (1 + len(parts))
+    for letters in (["日本中文", "日本中", "中文日", "本文e", "e", "語語", "ab"], ["ab", "ac", "語", "cab"]):
+        text = "".join(random.Random(0).choices(letters, k=1000))
+        assert encoder.encode(text) == encode(text)
 
 
-@pytest.mark.parametrize("settings", [{"continuing_subword_prefix": "#"}, {"end_of_word_suffix": "e"}])
-def test_text_with_affixes_is_not_encoded_in_parts(settings):
-    encoder, encode = twins(unsplit([], **settings))
-    prepare(encoder)
-    text = "abcde" * 200
-    assert encoder.encode(text) == encode(text)
-    assert encoder._bare.compiled.n_cached == 0
+WIDE = "日本中文字漢언어か、。\U00020000é▁a<" + "鿿"
+
+
+@pytest.mark.parametrize("kind", ["drop", "unk", "bytes"])
+@pytest.mark.parametrize("seed", range(25))
+def test_models_of_wide_characters_encode_as_tokenizers_does(seed, kind):
+    """Their pre-tokens are cut where no rule joins two characters, and most parts merged at once."""
+    rng = random.Random(f"{kind} {seed}")
+    for _ in range(4):
+        files = character_models.random_model(rng, kind, WIDE)
+        tokenizer = json.loads(files[0])
+        tokenizer["pre_tokenizer"] = rng.choice([None, {"type": "WhitespaceSplit"}])
+        encoder, encode = twins((json.dumps(tokenizer), files[1]))
+        prepare(encoder)
+        pieces = [*character_models.pieces(*files), *WIDE, *WIDE, "語", "🙂", "語語"]
+        for n in (1, 2, 3, 5, 17, 18, 64, 65, 66, 130, 1000):
+            few = rng.choices(pieces, k=rng.choice([3, len(pieces)]))
+            text = "".join(rng.choices(few, k=n))
+            assert encoder.encode(text, disallowed_special=()) == encode(text)
 
 
 @pytest.mark.parametrize("seed", range(10))
