@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "byte_alphabet.hpp"
@@ -253,7 +254,7 @@ private:
         const LinearBpe& linear, const byte_t* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out) const {
         const std::size_t size = out.size();
         // A word in Latin letters hardly has seams.
-        const bool is_word = n <= FEW_PARTS * SHORT_PART && (n <= 4 || bytes[n - 1] < 0x80);
+        const bool is_word = n <= FEW_PARTS * SHORT_PART && (n <= 4 || bytes[2 * n / 3] < 0x80);
         if (seams_.is_usable() && !is_word) {
             if (encode_parts(linear, bytes, bytes + n, work, out)) return true;
             out.resize(size);
@@ -268,9 +269,10 @@ private:
         const LinearBpe& linear, const byte_t* begin, const byte_t* end, Work& work,
         std::vector<token_id_t>& out) const {
         if (!is_valid_utf8(begin, end)) return false;
-        const auto append = [&](token_id_t token) { replacements_.append(token, out); };
         Steps steps(work.interrupt);
         Seams::Parts parts;
+        token_id_t merged[Seams::MOST], *last = merged;  // of the parts before
+        const auto append_merged = [&] { replacements_.append(merged, std::exchange(last, merged), out); };
         for (const byte_t* at = begin; at != end; at = parts.bounds[parts.n]) {
             steps.next();
             seams_.cut(at, end, parts);
@@ -279,11 +281,11 @@ private:
                 const byte_t* const stop = parts.bounds[i + 1];
                 const auto n_bytes = static_cast<std::size_t>(stop - parts.bounds[i]);
                 const std::size_t n = parts.firsts[i + 1] - parts.firsts[i];
-                const bool is_end = stop == end;
-                const bool is_merged = n_bytes > n && !(is_end && spelling_.marks_end()) &&
-                                       linear.merge(parts.numbers + parts.firsts[i], n, append);
-                if (!is_merged && !encode_part(linear, parts.bounds[i], n_bytes, is_end, work, out)) return false;
+                if ((n <= 2 || n_bytes > n) && linear.merge(parts.numbers + parts.firsts[i], n, last)) continue;
+                append_merged();
+                if (!encode_part(linear, parts.bounds[i], n_bytes, stop == end, work, out)) return false;
             }
+            append_merged();
         }
         return true;
     }

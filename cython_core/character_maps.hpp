@@ -1,6 +1,7 @@
 // Normalizers that look at one character at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -26,6 +27,23 @@ constexpr CharacterMap DROP_NONSPACING{NONSPACING, 0, 0, 0}, DROP_COMBINING{COMB
 constexpr CharacterMap NMT{NMT_AWAY, NMT_TO_SPACE, 0, 0}, LOWERCASE{0, 0, 0, LOWERED};
 
 inline unsigned kinds_of(std::uint32_t code) { return KINDS[KINDS_BLOCK[code / 128]][code % 128]; }
+
+// All kinds of characters of three bytes that begin with a byte, less 0xE0; none for most of Chinese but CHINESE.
+struct KindsOfLeads {
+    constexpr KindsOfLeads() {
+        for (std::uint32_t code = 0x800; code < 0x10000; ++code) {
+            kinds[code >> 12] |= KINDS[KINDS_BLOCK[code / 128]][code % 128];
+        }
+    }
+
+    unsigned kinds[16] = {};
+};
+constexpr KindsOfLeads KINDS_OF_LEADS;
+
+// Whether characters that begin with this byte stay as they are, and have three.
+inline bool are_plain(byte_t lead, CharacterMap map) {
+    return (lead & 0xF0) == 0xE0 && (KINDS_OF_LEADS.kinds[lead & 0x0F] & map.all()) == 0;
+}
 
 // Writes what becomes of a character that is to change.
 inline byte_t* put_mapped(std::uint32_t code, unsigned kinds, CharacterMap map, byte_t* to) {
@@ -74,6 +92,9 @@ inline void map_characters(const byte_t* at, const byte_t* end, CharacterMap map
             to += n;
             at = ascii;
             if (at >= stop) break;
+            const byte_t* const first = at;
+            for (; at < stop && are_plain(*at, map); at += 3) to = std::copy_n(at, 3, to);
+            if (at != first) continue;
             const Code code = code_at(at);
             const unsigned kinds = kinds_of(code.point) & map.all();
             to = kinds == 0 ? put(code.point, to) : put_mapped(code.point, kinds, map, to);

@@ -184,14 +184,14 @@ public:
     // How many of them make characters of bytes; they are the first.
     std::size_t n_character_rules() const { return n_character_rules_; }
 
-    // The number of the token of a character that doesn't end its pre-token; NONE if it has none.
-    LinearBpe::number_t number_of(std::uint32_t key, const LinearBpe& linear) const {
-        if (shortens_spaces_ && key == key_of(METASPACE)) return linear.number_of(&SPACE, 1);
+    // The number of the token of a character, which ends its pre-token or not; NONE if it has none.
+    LinearBpe::number_t number_of(std::uint32_t key, bool is_end, const LinearBpe& linear) const {
         const Bytes character = bytes_of(key);
-        return linear.number_of(character.bytes.data(), character.n);
+        std::size_t n = character.n;
+        std::vector<byte_t> room;
+        const byte_t* const spelled = spell(character.bytes.data(), n, is_end, room);
+        return linear.number_of(spelled, n);
     }
-
-    bool marks_end() const { return marks_end_; }
 
     // A pre-token, or a part of one that ends it or not, as LinearBpe is to read it, in `room` if that differs; null for
     // what is not UTF-8.

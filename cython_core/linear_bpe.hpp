@@ -143,21 +143,20 @@ public:
         return token != NONE && length_of(token) == n ? number_of(token) : NONE;
     }
 
-    // Merges tokens given by their numbers, and calls add(id) for each that is left. Or returns false: if there are more
-    // than a few, or one is NONE.
-    template <class Add>
-    bool merge(const number_t* tokens, std::size_t n, Add add) const {
+    // Merges n tokens given by their numbers, and moves `out` past the ids of those that are left. Or returns false: if
+    // there are more than a few, or one is NONE.
+    bool merge(const number_t* tokens, std::size_t n, token_id_t*& out) const {
         if (n > FEW || std::find(tokens, tokens + n, NONE) != tokens + n) return false;
         if (n == 1) {
-            add(ids_[tokens[0]]);
+            *out++ = ids_[tokens[0]];
         } else if (n == 2) {
             const number_t made = merged(tokens[0], tokens[1]);
-            add(ids_[made != NONE ? made : tokens[0]]);
-            if (made == NONE) add(ids_[tokens[1]]);
+            *out++ = ids_[made != NONE ? made : tokens[0]];
+            if (made == NONE) *out++ = ids_[tokens[1]];
         } else {
             number_t few[FEW];
             std::copy_n(tokens, n, few);
-            merge_few(few, n, [&](std::size_t i) { return merged(tokens[i], tokens[i + 1]); }, add);
+            out = merge_few(few, n, [&](std::size_t i) { return merged(tokens[i], tokens[i + 1]); }, out);
         }
         return true;
     }
@@ -374,14 +373,15 @@ private:
             if (tokens[i] == NONE) return false;
         }
         const auto made_at = [&](std::size_t i) { return made_of_two_[joint(bytes + i + 1)]; };
-        merge_few(tokens, n, made_at, [&](token_id_t id) { ids.push_back(id); });
+        token_id_t merged[FEW];
+        ids.assign(merged, merge_few(tokens, n, made_at, merged));
         return true;
     }
 
     // By merging in place, lowest rule first; a rule is known by the number of what it makes. made_at(i) says what the
-    // i-th token and the next make.
-    template <class MadeAt, class Add>
-    void merge_few(number_t (&tokens)[FEW], std::size_t n, MadeAt made_at, Add add) const {
+    // i-th token and the next make. Writes the ids, and returns where they end.
+    template <class MadeAt>
+    token_id_t* merge_few(number_t (&tokens)[FEW], std::size_t n, MadeAt made_at, token_id_t* out) const {
         constexpr std::uint32_t NOTHING = std::numeric_limits<std::int32_t>::max();  // SSE2 compares signed numbers
         static_assert(MOST_TOKENS * FEW < NOTHING);
         std::uint32_t candidates[FEW];  // what the tokens here and next make: the lowest, leftmost one comes first
@@ -409,7 +409,8 @@ private:
             const std::size_t before = previous[here];
             candidates[before] = candidate(made_of(tokens[before], tokens[here]), before);
         }
-        for (std::size_t i = 0; i < n; i = next[i]) add(ids_[tokens[i]]);
+        for (std::size_t i = 0; i < n; i = next[i]) *out++ = ids_[tokens[i]];
+        return out;
     }
 
     // ---- any bytes

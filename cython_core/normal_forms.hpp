@@ -54,6 +54,7 @@ inline std::uint32_t composed(std::uint32_t first, std::uint32_t second) {
     if (initial < 19 && medial < 21) return 0xAC00 + (initial * 21 + medial) * 28;
     const std::uint32_t syllable = first - 0xAC00, last = second - 0x11A7;
     if (syllable < 19 * 21 * 28 && syllable % 28 == 0 && last - 1 < 27) return first + last;
+    if (!(normal_bits(second) & NOT_NFC)) return 0;  // in a text of this form it could be anywhere
     const std::uint64_t pair = static_cast<std::uint64_t>(first) << 32 | second;
     const std::uint64_t* const found = std::lower_bound(PAIRS, PAIRS + N_COMPOSED, pair);
     return found != PAIRS + N_COMPOSED && *found == pair ? COMPOSED[found - PAIRS] : 0;

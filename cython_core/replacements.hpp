@@ -50,14 +50,17 @@ public:
     }
 
     // The same for each of several.
-    void append(const std::vector<token_id_t>& tokens, std::vector<token_id_t>& out) const {
-        for (auto at = tokens.begin(); at != tokens.end(); ++at) {
-            const auto first = at;
-            at = std::find_if(first, tokens.end(), [&](token_id_t token) { return place_of(token) < span_; });
+    void append(const token_id_t* tokens, const token_id_t* end, std::vector<token_id_t>& out) const {
+        for (const token_id_t* at = tokens; at != end; ++at) {
+            const token_id_t* const first = at;
+            at = std::find_if(first, end, [&](token_id_t token) { return place_of(token) < span_; });
             out.insert(out.end(), first, at);
-            if (at == tokens.end()) return;
+            if (at == end) return;
             append_parts(*at, out);
         }
+    }
+    void append(const std::vector<token_id_t>& tokens, std::vector<token_id_t>& out) const {
+        append(tokens.data(), tokens.data() + tokens.size(), out);
     }
 
 private:

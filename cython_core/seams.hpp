@@ -35,14 +35,16 @@ public:
             return;
         Making making(rules.size());
         blocks_.assign(N_CODES / BLOCK, 0);
-        numbers_.assign(BLOCK, LinearBpe::NONE);
+        numbers_.assign(BLOCK, Numbers());
         for (const auto& [key, forms] : characters.forms_) {
             const std::uint32_t code = code_of(key);
             if (forms[0] != forms[2] || forms[1] != forms[3]) return;
             for (const token_id_t form : {forms[0], forms[1]}) {
                 if (form != NO_ID && !making.set(form, {code, code})) return;
             }
-            if (forms[0] != NO_ID) set_number(code, spelling.number_of(key, linear));
+            Numbers& numbers = numbers_for(code);
+            if (forms[0] != NO_ID) numbers.inside = spelling.number_of(key, false, linear);
+            if (forms[1] != NO_ID) numbers.at_end = spelling.number_of(key, true, linear);
         }
         joined_.assign(slots_for(rules.size() / 4), 0);  // eight bits or more for each rule
         for (const Rule& rule : rules) {
@@ -63,8 +65,8 @@ public:
     static constexpr std::size_t MOST = 64;
 
     // Consecutive parts: the i-th begins at bounds[i] and with the character of numbers[firsts[i]], and ends where the next
-    // one begins. The numbers are those of the characters' tokens, if they don't end their pre-token, or NONE; of a part
-    // of more than MOST characters only the first ones are there.
+    // one begins. The numbers are those of the characters' tokens, or NONE; of a part of more than MOST characters only
+    // the first ones are there.
     struct Parts {
         std::size_t n;
         const byte_t* bounds[MOST + 1];
@@ -83,18 +85,19 @@ public:
             parts.firsts[n] = n_read;
             // Without a branch, which would often be mispredicted.
             n += static_cast<std::size_t>(n_read == 0) | (may_end & !are_joined(before, code.point));
-            parts.numbers[n_read] = number_of(code.point);
+            parts.numbers[n_read] = numbers_of(code.point).inside;
             may_end = parts.numbers[n_read] != LinearBpe::NONE;
             before = code.point;
             at += code.length;
         }
+        if (at == end) parts.numbers[n_read - 1] = numbers_of(before).at_end;
         if (at != end && n > 1) {
             --n;  // the last one may go on
         } else {
             for (; at != end; ++n_read) {
                 const Code code = code_at(at);
                 if (may_end && !are_joined(before, code.point)) break;
-                may_end = number_of(code.point) != LinearBpe::NONE;
+                may_end = numbers_of(code.point).inside != LinearBpe::NONE;
                 before = code.point;
                 at += code.length;
             }
@@ -151,14 +154,19 @@ private:
         return code_at(bytes).point;
     }
 
-    number_t number_of(std::uint32_t code) const { return numbers_[blocks_[code / BLOCK] * BLOCK + code % BLOCK]; }
-    void set_number(std::uint32_t code, number_t number) {
-        std::size_t& block = blocks_[code / BLOCK];
+    // Of a character's tokens.
+    struct Numbers {
+        number_t inside = LinearBpe::NONE, at_end = LinearBpe::NONE;  // of a pre-token
+    };
+
+    Numbers numbers_of(std::uint32_t code) const { return numbers_[blocks_[code / BLOCK] * BLOCK + code % BLOCK]; }
+    Numbers& numbers_for(std::uint32_t code) {
+        std::uint32_t& block = blocks_[code / BLOCK];
         if (block == 0) {
-            block = numbers_.size() / BLOCK;
-            numbers_.resize(numbers_.size() + BLOCK, LinearBpe::NONE);
+            block = static_cast<std::uint32_t>(numbers_.size() / BLOCK);
+            numbers_.resize(numbers_.size() + BLOCK);
         }
-        numbers_[block * BLOCK + code % BLOCK] = number;
+        return numbers_[block * BLOCK + code % BLOCK];
     }
 
     // Two characters' bit; others share it.
@@ -177,8 +185,8 @@ private:
 
     bool is_usable_ = false;
     std::vector<std::uint64_t> joined_;  // a bit for each two characters; a power of two
-    std::vector<std::size_t> blocks_;    // by code point / BLOCK: where its numbers are; 0: all are NONE
-    std::vector<number_t> numbers_;
+    std::vector<std::uint32_t> blocks_;  // by code point / BLOCK: where its numbers are; 0: all are NONE
+    std::vector<Numbers> numbers_;
 };
 
 }  // namespace hf_scaffold
