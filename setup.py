@@ -29,7 +29,8 @@ elif DEBUG:
     link_args = SANITIZERS[DEBUG]
     compile_args = ["-std=c++17", "-O1", "-g", "-fno-omit-frame-pointer", "-D_GLIBCXX_ASSERTIONS", *link_args]
 else:
-    compile_args, link_args = ["-std=c++17", "-O3", "-g0"], []
+    # Calls of functions that are not inlined then need no look-up, as no other library may replace them.
+    compile_args, link_args = ["-std=c++17", "-O3", "-g0", "-fvisibility=hidden"], []
 
 # Only Windows' headers don't know whether the interpreter that they are for has a GIL.
 has_no_gil = sys.platform == "win32" and sysconfig.get_config_var("Py_GIL_DISABLED")
