@@ -254,7 +254,7 @@ private:
         const LinearBpe& linear, const byte_t* bytes, std::size_t n, Work& work, std::vector<token_id_t>& out) const {
         const std::size_t size = out.size();
         // A word in Latin letters hardly has seams.
-        const bool is_word = n <= FEW_PARTS * SHORT_PART && (n <= 4 || bytes[2 * n / 3] < 0x80);
+        const bool is_word = n <= FEW_PARTS * SHORT_PART && (n <= 4 || (bytes[2 * n / 3] | bytes[n - 1]) < 0x80);
         if (seams_.is_usable() && !is_word) {
             if (encode_parts(linear, bytes, bytes + n, work, out)) return true;
             out.resize(size);
