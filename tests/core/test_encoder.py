@@ -260,6 +260,23 @@ def test_a_long_pretoken_takes_no_quadratic_time(bpe):
     assert b"".join(symbols_to_bytes(bpe.tokens[i]) for i in ids) == b"ab" * 500_000
 
 
+@pytest.mark.parametrize("affix", ["prefix", "suffix", None])
+def test_characters_may_be_other_symbols_where_they_continue_or_end_a_pretoken(affix):
+    letters = "日本語中文"
+    symbols = {}
+    for i, letter in enumerate(letters):
+        for continues, ends in itertools.product([False, True], repeat=2):
+            is_other = continues if affix == "prefix" else ends and affix == "suffix"
+            symbols[letter.encode(), continues, ends] = i + len(letters) * is_other
+    rules = [(0, 1, 20), (5, 6, 21), (0, 6, 22), (20, 2, 23), (20, 7, 24), (21, 8, 25)]
+    encoder = PretokenEncoder(symbols, np.array(rules, np.int32), {}, {}, 30)
+    rng = random.Random(str(affix))
+    pretokens = [
+        "".join(rng.choices(letters[: rng.choice([2, 5])], k=rng.randint(1, 12))) for _ in range(300)
+    ]
+    encoder.encode("".join(pretokens).encode(), np.cumsum([0, *(len(text.encode()) for text in pretokens)]))
+
+
 def test_bytes_without_a_token_are_dropped():
     bpe = hs.train(hs.PreTokenCounts.from_mapping({"ab": 3, "b": 1}), 3, initial_alphabet=())
     assert bpe.encode([b"axb", b"", b"x"]) == [[bpe.vocab["ab"]], [], []]
