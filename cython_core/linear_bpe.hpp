@@ -154,9 +154,9 @@ public:
             *out++ = ids_[made != NONE ? made : tokens[0]];
             if (made == NONE) *out++ = ids_[tokens[1]];
         } else {
-            number_t few[FEW];
-            std::copy_n(tokens, n, few);
-            out = merge_few(few, n, [&](std::size_t i) { return merged(tokens[i], tokens[i + 1]); }, out);
+            out = n <= 4   ? merge_few<4>(tokens, n, out)
+                  : n <= 8 ? merge_few<8>(tokens, n, out)
+                           : merge_few<FEW>(tokens, n, out);
         }
         return true;
     }
@@ -378,29 +378,37 @@ private:
         return true;
     }
 
+    // Up to MOST tokens.
+    template <std::size_t MOST>
+    token_id_t* merge_few(const number_t* tokens, std::size_t n, token_id_t* out) const {
+        number_t few[MOST];
+        std::copy_n(tokens, n, few);
+        return merge_few(few, n, [&](std::size_t i) { return merged(tokens[i], tokens[i + 1]); }, out);
+    }
+
     // By merging in place, lowest rule first; a rule is known by the number of what it makes. made_at(i) says what the
     // i-th token and the next make. Writes the ids, and returns where they end.
-    template <class MadeAt>
-    token_id_t* merge_few(number_t (&tokens)[FEW], std::size_t n, MadeAt made_at, token_id_t* out) const {
+    template <std::size_t MOST, class MadeAt>
+    token_id_t* merge_few(number_t (&tokens)[MOST], std::size_t n, MadeAt made_at, token_id_t* out) const {
         constexpr std::uint32_t NOTHING = std::numeric_limits<std::int32_t>::max();  // SSE2 compares signed numbers
-        static_assert(MOST_TOKENS * FEW < NOTHING);
-        std::uint32_t candidates[FEW];  // what the tokens here and next make: the lowest, leftmost one comes first
-        std::uint8_t previous[FEW + 1], next[FEW];
+        static_assert(MOST_TOKENS * MOST < NOTHING);
+        std::uint32_t candidates[MOST];  // what the tokens here and next make: the lowest, leftmost one comes first
+        std::uint8_t previous[MOST + 1], next[MOST];
         const auto candidate = [](number_t made, std::size_t place) {
-            return made == NONE ? NOTHING : static_cast<std::uint32_t>(made * FEW + place);
+            return made == NONE ? NOTHING : static_cast<std::uint32_t>(made * MOST + place);
         };
-        for (std::size_t i = 0; i < FEW; ++i) {
+        for (std::size_t i = 0; i < MOST; ++i) {
             previous[i] = static_cast<std::uint8_t>(i - 1);
             next[i] = static_cast<std::uint8_t>(i + 1);
         }
         for (std::size_t i = 0; i + 1 < n; ++i) candidates[i] = candidate(made_at(i), i);
-        std::fill(candidates + n - 1, candidates + FEW, NOTHING);
+        std::fill(candidates + n - 1, candidates + MOST, NOTHING);
         for (;;) {
             std::int32_t best = NOTHING;
             for (const std::uint32_t each : candidates) best = std::min(best, static_cast<std::int32_t>(each));
             if (best == NOTHING) break;
-            const std::size_t here = static_cast<std::uint32_t>(best) % FEW, gone = next[here], after = next[gone];
-            tokens[here] = static_cast<std::uint32_t>(best) / FEW;
+            const std::size_t here = static_cast<std::uint32_t>(best) % MOST, gone = next[here], after = next[gone];
+            tokens[here] = static_cast<std::uint32_t>(best) / MOST;
             candidates[gone] = NOTHING;
             next[here] = static_cast<std::uint8_t>(after);
             previous[after] = static_cast<std::uint8_t>(here);
