@@ -6,9 +6,8 @@
 The pipelines are those of tests/pipelines.py, trained on the first third of each kind of text. Each
 measurement is a process of its own: it loads one of the two classes, encodes one letter, collects what
 garbage imports have left, and then encodes 4 MB of the rest of a kind, in documents of 4,000 bytes, again and
-again in one thread. Shown is the stock class's
-CPU time in units of ours, of the first of these calls and of the fastest later one; the lowest of the rounds,
-in which both take turns.
+again in one thread. Shown is the stock class's CPU time in units of ours, of the first of these calls and of
+the fastest later one; the lowest of the rounds, in which both take turns.
 """
 
 import gc

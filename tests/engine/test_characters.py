@@ -170,6 +170,14 @@ def test_text_is_encoded_in_parts_between_characters_that_no_rule_joins(fuse_unk
         assert encoder.encode(text) == encode(text)
 
 
+@pytest.mark.parametrize("settings", [{"continuing_subword_prefix": "#"}, {"end_of_word_suffix": "e"}])
+@pytest.mark.parametrize("letters", ["abcde", "日本中文", "日e"])
+def test_text_with_affixes_is_encoded_as_tokenizers_does(letters, settings):
+    encoder, encode = twins(unsplit([], **settings))
+    prepare(encoder)
+    assert encoder.encode(letters * 200) == encode(letters * 200)
+
+
 WIDE = "日本中文字漢언어か、。\U00020000é▁a<" + "鿿"
 
 

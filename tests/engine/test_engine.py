@@ -179,7 +179,10 @@ def test_it_knows_its_tokens(encoder, tokenizer):
     assert encoder.token_to_id("no such") is encoder.id_to_token(1 << 40) is None
 
 
-@pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="there are no generations")
+@pytest.mark.skipif(
+    not getattr(sys, "_is_gil_enabled", lambda: True)(),
+    reason="without a GIL, the collector knows no generations",
+)
 def test_lists_are_not_left_for_the_next_garbage_collection(toy):
     """It would traverse them, with all their ids."""
     gc.collect()
