@@ -1,6 +1,7 @@
 // Short byte strings as 8-byte words, which the tables of pre-tokens compare and hash.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -33,5 +34,33 @@ inline TwoWords two_words(const byte_t* at, std::size_t length, std::size_t read
     std::memcpy(copy, at, length);
     return {word_at(copy), word_at(copy + 8)};
 }
+
+// The order of byte strings: lexicographic, a prefix first.
+inline bool comes_before(const byte_t* a, std::size_t a_length, const byte_t* b, std::size_t b_length) {
+    const int order = std::memcmp(a, b, std::min(a_length, b_length));
+    return order != 0 ? order < 0 : a_length < b_length;
+}
+
+// The bytes of a word in reverse.
+inline std::uint64_t reversed(std::uint64_t word) {
+    word = (word & 0x00FF00FF00FF00FF) << 8 | (word >> 8 & 0x00FF00FF00FF00FF);
+    word = (word & 0x0000FFFF0000FFFF) << 16 | (word >> 16 & 0x0000FFFF0000FFFF);
+    return word << 32 | word >> 32;
+}
+
+// The first sixteen bytes of a byte string, padded with zeros, as numbers in the strings' order: they decide most
+// comparisons.
+struct Prefix {
+    std::uint64_t high, low;
+
+    // `readable` >= length bytes may be read.
+    static Prefix of(const byte_t* at, std::size_t length, std::size_t readable) {
+        const TwoWords words = two_words(at, std::min<std::size_t>(length, 16), readable);
+        return {reversed(words.low), reversed(words.high)};
+    }
+
+    bool operator==(const Prefix& other) const { return high == other.high && low == other.low; }
+    bool operator<(const Prefix& other) const { return high < other.high || (high == other.high && low < other.low); }
+};
 
 }  // namespace hf_scaffold

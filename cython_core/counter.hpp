@@ -1,12 +1,9 @@
 // The loops of counter.pyx: from text to a table of pre-tokens, from the table to flat arrays.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "interrupt.hpp"
@@ -69,23 +66,6 @@ inline void flatten(
         *ends++ = end += static_cast<std::int64_t>(pretoken.length);
         *counts++ = pretoken.count;
     }
-}
-
-// The first of n > 0 byte strings, bytes[offsets[i]] to bytes[offsets[i + 1]], that does not come after the one before
-// it; n if there is none. Throws std::invalid_argument if the offsets descend or leave 0 to `size`.
-inline std::size_t first_out_of_order(
-    const byte_t* bytes, std::size_t size, const std::int64_t* offsets, std::size_t n, Interrupt& interrupt) {
-    if (offsets[0] < 0 || !std::is_sorted(offsets, offsets + n + 1) || static_cast<std::size_t>(offsets[n]) > size) {
-        throw std::invalid_argument(
-            "offsets must ascend from 0 or more to the length of data, " + std::to_string(size) + ", at most");
-    }
-    Steps steps(interrupt);
-    for (std::size_t i = 1; i < n; ++i) {
-        steps.next();
-        const std::int64_t before = offsets[i - 1], start = offsets[i], end = offsets[i + 1];
-        if (!comes_before(bytes + before, start - before, bytes + start, end - start)) return i;
-    }
-    return n;
 }
 
 }  // namespace hf_scaffold

@@ -56,9 +56,21 @@ cdef extern from "counter.hpp" namespace "hf_scaffold" nogil:
     void flatten(
         const vector[CountedPretoken]& pretokens, char* text, int64_t* ends, count_t* counts, Interrupt&
     ) except +
-    size_t first_out_of_order_row "hf_scaffold::first_out_of_order"(
-        const byte_t* text, size_t size, const int64_t* offsets, size_t n, Interrupt&
-    ) except +
+
+
+cdef extern from "row_sums.hpp" namespace "hf_scaffold" nogil:
+    cdef cppclass PretokenRows:
+        PretokenRows()
+        PretokenRows(const byte_t* bytes, size_t size, const int64_t* offsets, size_t n) except +
+
+    size_t first_out_of_order_row "hf_scaffold::first_out_of_order"(const PretokenRows&, Interrupt&) except +
+
+    cdef cppclass RowSums:
+        RowSums(const PretokenRows&, const count_t* counts, Interrupt&) except +
+        size_t size()
+        size_t n_bytes()
+        size_t overflown()
+        void write(char* bytes, int64_t* ends, count_t* counts)
 
 
 cdef struct Text:
@@ -140,17 +152,44 @@ cdef class PretokenCounter:
         cdef vector[Text] views
         for text in kept:
             views.push_back(text_of(text))
-        cdef Py_ssize_t invalid
+        cdef Py_ssize_t invalid = self.add_views(views)
+        if invalid >= 0:
+            refuse(kept[invalid])
+
+    def add_utf8(self, data not None, const int64_t[::1] offsets):
+        """`add` for concatenated texts.
+
+        Args:
+            data: Text i is data[offsets[i]:offsets[i + 1]]. Copied if writable, as another thread might change it.
+            offsets: int64, n + 1, ascending.
+        Raises:
+            As `add`; ValueError: the offsets descend or leave data.
+        """
+        cdef const unsigned char[::1] utf8 = data if memoryview(data).readonly else bytes(data)
+        cdef vector[Text] views
+        cdef Py_ssize_t i
+        cdef int64_t begin, end
+        for i in range(offsets.shape[0] - 1):
+            begin, end = offsets[i], offsets[i + 1]
+            if not 0 <= begin <= end <= utf8.shape[0]:
+                raise ValueError(f"text {i} from {begin} to {end} in data of {utf8.shape[0]} bytes")
+            if begin < end:
+                views.push_back(Text(&utf8[begin], &utf8[begin] + (end - begin)))
+        cdef Py_ssize_t invalid = self.add_views(views)
+        if invalid >= 0:
+            begin = views[invalid].begin - &utf8[0]
+            refuse(bytes(utf8[begin : begin + (views[invalid].end - views[invalid].begin)]))
+
+    cdef Py_ssize_t add_views(self, const vector[Text]& texts) except -2:
+        """As `_add`, with the GIL released."""
         self.claim()
         try:
             with nogil:
-                invalid = self._add(views)
+                return self._add(texts)
         except OverflowError as error:
             raise CountOverflowError(str(error)) from None
         finally:
             self.is_running.store(False)
-        if invalid >= 0:
-            refuse(kept[invalid])
 
     cdef Py_ssize_t _add(self, const vector[Text]& texts) except -2 nogil:
         """Counts all and returns -1; or, if some are not UTF-8, counts none and returns the first of these."""
@@ -301,10 +340,62 @@ def first_out_of_order(bytes data not None, const int64_t[::1] offsets):
     Raises:
         ValueError: the offsets descend, or reach beyond data.
     """
-    cdef size_t n = max(0, offsets.shape[0] - 1), row = 0
-    cdef Text view = text_of(data)
+    cdef PretokenRows rows
     cdef Interrupt interrupt
-    if n:
-        with nogil:
-            row = first_out_of_order_row(view.begin, view.end - view.begin, &offsets[0], n, interrupt)
+    cdef size_t row
+    if offsets.shape[0] < 2:
+        return 0
+    rows = rows_in(data, offsets)
+    with nogil:
+        row = first_out_of_order_row(rows, interrupt)
     return row
+
+
+def sum_rows(bytes data not None, const int64_t[::1] offsets, const count_t[::1] counts):
+    """Rows of one or several tables added up: in order, each pre-token once, with the sum of its counts.
+
+    Args:
+        data, offsets: The pre-tokens, as for `first_out_of_order`, in any order.
+        counts: int64, of each row.
+    Returns:
+        Such rows: bytes, int64 offsets from 0, int64 counts.
+    Raises:
+        ValueError: the offsets descend, or reach beyond data; counts are of another number, or negative.
+        CountOverflowError: a sum is beyond 2**63 - 1; names the pre-token.
+    Cost: O(rows · log(n)) for rows of n tables, each in order; memory of 48 bytes a row besides. Releases the GIL.
+    Example:
+        >>> sum_rows(b"aba", np.array([0, 1, 2, 3]), np.array([1, 2, 3]))
+        (b'ab', array([0, 1, 2]), array([4, 2]))
+    """
+    if offsets.shape[0] != counts.shape[0] + 1:
+        raise ValueError(f"there must be one more of offsets than of counts, not {offsets.shape[0]} and {counts.shape[0]}")
+    if not counts.shape[0]:
+        return b"", np.zeros(1, np.int64), np.zeros(0, np.int64)
+    cdef PretokenRows rows = rows_in(data, offsets)
+    cdef Interrupt interrupt
+    cdef unique_ptr[RowSums] sums
+    with nogil:
+        sums.reset(new RowSums(rows, &counts[0], interrupt))
+    cdef Py_ssize_t row = sums.get().overflown()
+    if row < counts.shape[0]:
+        refuse_sum(data, offsets, counts, row)
+    text = PyBytes_FromStringAndSize(NULL, sums.get().n_bytes())
+    cdef char* text_start = PyBytes_AS_STRING(text)
+    ends = np.zeros(sums.get().size() + 1, np.int64)
+    totals = np.empty(sums.get().size(), np.int64)
+    cdef int64_t[::1] ends_view = ends
+    cdef count_t[::1] totals_view = totals
+    with nogil:
+        sums.get().write(text_start, &ends_view[1], &totals_view[0])
+    return text, ends, totals
+
+
+cdef PretokenRows rows_in(bytes data, const int64_t[::1] offsets) except *:
+    cdef Text view = text_of(data)
+    return PretokenRows(view.begin, view.end - view.begin, &offsets[0], offsets.shape[0] - 1)
+
+
+cdef refuse_sum(bytes data, const int64_t[::1] offsets, const count_t[::1] counts, Py_ssize_t row):
+    pretoken = data[offsets[row]:offsets[row + 1]]
+    equal = [int(counts[i]) for i in range(counts.shape[0]) if data[offsets[i]:offsets[i + 1]] == pretoken]
+    raise CountOverflowError(f"pre-token {pretoken!r} has count {sum(equal)}, beyond 2**63 - 1")

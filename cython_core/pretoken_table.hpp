@@ -19,28 +19,16 @@
 
 namespace hf_scaffold {
 
-// The order of byte strings: lexicographic, a prefix first.
-inline bool comes_before(const byte_t* a, std::size_t a_length, const byte_t* b, std::size_t b_length) {
-    const int order = std::memcmp(a, b, std::min(a_length, b_length));
-    return order != 0 ? order < 0 : a_length < b_length;
-}
-
 // A pre-token of the table. Its bytes are valid until the table changes.
 struct CountedPretoken {
-    std::uint64_t prefix[2];  // the first sixteen bytes, big-endian, zero-padded: they decide most comparisons
+    Prefix prefix;
     const byte_t* bytes;
     std::size_t length;
     count_t count;
 
-    CountedPretoken(const byte_t* bytes, std::size_t length, count_t count)
-        : prefix{}, bytes(bytes), length(length), count(count) {
-        for (std::size_t i = 0; i < 16; ++i) prefix[i / 8] = prefix[i / 8] << 8 | (i < length ? bytes[i] : 0);
-    }
-
     bool operator<(const CountedPretoken& other) const {
-        if (prefix[0] != other.prefix[0]) return prefix[0] < other.prefix[0];
-        if (prefix[1] != other.prefix[1]) return prefix[1] < other.prefix[1];
-        return comes_before(bytes, length, other.bytes, other.length);
+        if (prefix == other.prefix) return comes_before(bytes, length, other.bytes, other.length);
+        return prefix < other.prefix;
     }
 };
 
@@ -101,7 +89,10 @@ public:
         for (std::size_t i = 0; i <= last_; ++i) {
             steps.next();
             const Slot& slot = slots_[i];
-            if (slot.length != 0) pretokens.emplace_back(bytes_of(slot), slot.length, slot.count);
+            if (slot.length == 0) continue;
+            const byte_t* const bytes = bytes_of(slot);
+            const std::size_t readable = std::max(slot.length, INLINE);  // a slot has so many
+            pretokens.push_back({Prefix::of(bytes, slot.length, readable), bytes, slot.length, slot.count});
         }
         std::sort(pretokens.begin(), pretokens.end(), [&](const CountedPretoken& a, const CountedPretoken& b) {
             steps.next();

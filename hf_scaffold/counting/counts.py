@@ -1,12 +1,10 @@
 """Pre-token counts: the one thing about a corpus that training looks at."""
 
-import heapq
 import operator
 import tempfile
-from array import array
 from bisect import bisect_left
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
-from itertools import groupby, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,6 +13,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import PreTokenizer as StockPreTokenizer
 
+from hf_scaffold._core.counter import sum_rows
 from hf_scaffold._utils.arguments import knows_its_arguments, shortened, warn, whole
 from hf_scaffold._utils.urls import Source, place
 from hf_scaffold.errors import ConfigurationError, CorpusError, CountOverflowError
@@ -22,7 +21,7 @@ from hf_scaffold.tables.files import TableFile, arrow_table
 from hf_scaffold.tables.merging import TableSize, put, workplace, write_table
 from hf_scaffold.tables.mixing import Weights, mix_counts
 from hf_scaffold.tables.parts import Parts, join_parts
-from hf_scaffold.tables.rows import Int64Array, check_rows, join_min_counts
+from hf_scaffold.tables.rows import Int64Array, check_rows, join_min_counts, joined, rows_of
 from hf_scaffold.tables.sums import exact_sum
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
 
@@ -108,24 +107,7 @@ class PreTokenCounts(Mapping[bytes, int]):
             if pretoken in counts:
                 raise CorpusError(f"pre-token {pretoken!r} is given twice, as str and as bytes")
             counts[pretoken] = _to_count(pretoken, value)
-        return cls._from_sorted(sorted(counts.items()), get_pre_tokenizer(pre_tokenizer, alphabet=alphabet))
-
-    @classmethod
-    def _from_sorted(
-        cls,
-        items: Iterable[tuple[bytes, int]],
-        pre_tokenizer: PreTokenizer,
-        parts: Iterable[Parts] = (),
-        min_count: int = 1,
-    ) -> "PreTokenCounts":
-        data, offsets, counts = bytearray(), array("q", [0]), array("q")
-        for pretoken, value in items:
-            if value > _MAX_COUNT:
-                raise CountOverflowError(f"pre-token {pretoken!r} has count {value}, beyond 2**63 - 1")
-            data += pretoken
-            offsets.append(len(data))
-            counts.append(value)
-        return cls(bytes(data), np.array(offsets), np.array(counts), pre_tokenizer, parts, min_count)
+        return cls(*rows_of(counts), get_pre_tokenizer(pre_tokenizer, alphabet=alphabet))
 
     @property
     def total(self) -> int:
@@ -167,10 +149,8 @@ class PreTokenCounts(Mapping[bytes, int]):
         names = [f"table {i}" for i in range(len(tables))]
         parts = join_parts([(name, table.parts) for name, table in zip(names, tables, strict=True)])
         lacking = [(name, table.min_count) for name, table in zip(names, tables, strict=True)]
-        rows = heapq.merge(*(table.items() for table in tables))
-        groups = groupby(rows, operator.itemgetter(0))
-        sums = ((pretoken, sum(value for _, value in group)) for pretoken, group in groups)
-        return self._from_sorted(sums, self.pre_tokenizer, parts, join_min_counts(lacking))
+        rows = sum_rows(*joined([(table.data, table.offsets, table.counts) for table in tables]))
+        return PreTokenCounts(*rows, self.pre_tokenizer, parts, join_min_counts(lacking))
 
     def save(self, path: Source) -> None:
         """Write the table as Parquet: columns `pretoken` (binary) and `count` (int64), sorted by pre-token.
@@ -360,7 +340,9 @@ def _to_count(pretoken: bytes, value: Any) -> int:
         raise CorpusError(f"the empty pre-token can't be counted (it has count {value!r})")
     if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__") or operator.index(value) < 1:
         raise CorpusError(f"pre-token {pretoken!r} has count {value!r}; counts are whole numbers from 1")
-    return operator.index(value)
+    if (count := operator.index(value)) > _MAX_COUNT:
+        raise CountOverflowError(f"pre-token {pretoken!r} has count {count}, beyond 2**63 - 1")
+    return count
 
 
 def save_table(counts: PreTokenCounts, path: Source) -> TableSize:

@@ -22,6 +22,7 @@ from hf_scaffold.tables.files import arrow_table, columns
 from hf_scaffold.tables.rows import rows_of, without_longer
 from hf_scaffold.text.files import import_extra, listed
 from hf_scaffold.text.pre_tokenizers import PreTokenizer, get_pre_tokenizer
+from hf_scaffold.text.texts import column_utf8
 
 if TYPE_CHECKING:
     from hf_scaffold.counting.counts import PreTokenizerLike
@@ -99,6 +100,19 @@ class Tally:
             self._general.update(count_texts(self._counting.pre_tokenizer, [*texts]))
         self._n_bytes += sum(map(len, texts))
 
+    def add_column(self, texts: Any) -> None:
+        """Count the texts in an Arrow array of strings or binary without nulls, of which no object is made.
+
+        Raises:
+            UnicodeDecodeError: as `add`.
+        """
+        if self._native is None:
+            self.add(texts.cast("large_binary").to_pylist())
+            return
+        utf8, bounds = column_utf8(texts)
+        self._native.add_utf8(utf8, bounds)
+        self._n_bytes += int(bounds[-1] - bounds[0])
+
     @property
     def is_full(self) -> bool:
         n_distinct = len(self._general) if self._native is None else len(self._native)
@@ -135,9 +149,10 @@ def count_batches(batches: Iterable[Any], column: str, counting: Counting) -> It
     """
     tally = Tally(counting)
     for batch in batches:
-        texts = column_of(batch, column).cast("large_binary").to_pylist()
+        texts = column_of(batch, column)
         try:
-            tally.add(texts)
+            for chunk in getattr(texts, "chunks", [texts]):
+                tally.add_column(chunk)
         except UnicodeDecodeError as error:
             raise _not_utf8(column, error) from None
         if tally.is_full:

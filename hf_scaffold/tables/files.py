@@ -9,7 +9,7 @@ import numpy as np
 from hf_scaffold._utils.urls import Place, Source, Url, open_place, place
 from hf_scaffold.errors import ArtifactError, CorpusError
 from hf_scaffold.tables.parts import Parts, parts_from_json, parts_to_json
-from hf_scaffold.tables.rows import Rows, check_rows
+from hf_scaffold.tables.rows import Rows, check_rows, joined
 from hf_scaffold.tables.sums import exact_sum
 from hf_scaffold.text.files import import_extra
 from hf_scaffold.text.pre_tokenizers import PreTokenizer
@@ -107,20 +107,16 @@ class TableFile:
         Raises:
             As `batches`.
         """
-        data, lengths, counts, n_bytes_left_out = [], [], [], 0
+        tables, n_bytes_left_out = [], 0
         for table in self.batches(_ROWS_READ):
             if min_count > 1:
                 _, offsets, values = self._rows_of(table, 0)
                 kept = values >= min_count
                 n_bytes_left_out += exact_sum(values[~kept], np.diff(offsets)[~kept])
                 table = table.filter(kept)
-            joined, offsets, values = self._rows_of(table, 0)
-            data.append(joined)
-            lengths.append(np.diff(offsets))
-            counts.append(values.copy())  # which keeps none of Arrow's memory
-        offsets = np.zeros(sum(map(len, counts)) + 1, np.int64)
-        np.cumsum(np.concatenate([offsets[:0], *lengths]), out=offsets[1:])
-        return (b"".join(data), offsets, np.concatenate([offsets[:0], *counts])), n_bytes_left_out
+            data, offsets, values = self._rows_of(table, 0)
+            tables.append((data, offsets, values.copy()))  # which keeps none of Arrow's memory
+        return joined(tables), n_bytes_left_out
 
     def batches(self, n_rows: int) -> Iterator[Any]:
         """The rows in order, as Arrow tables of at most n_rows; each is checked.

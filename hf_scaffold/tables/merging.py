@@ -9,14 +9,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from hf_scaffold._core.counter import sum_rows
 from hf_scaffold._utils.arguments import knows_its_arguments, memory, progress, progress_shown, strings
 from hf_scaffold._utils.files import folders_in, locked, made, naming, remove, saving, sync
 from hf_scaffold._utils.process import most_open_files
 from hf_scaffold._utils.urls import Place, Source, Url, place, temporary_folder
-from hf_scaffold.errors import ConfigurationError, CountOverflowError
-from hf_scaffold.tables.files import TableFile, TableWriter
+from hf_scaffold.errors import ConfigurationError
+from hf_scaffold.tables.files import TableFile, TableWriter, arrow_table, rows_of_arrow
 from hf_scaffold.tables.parts import Parts, join_parts
 from hf_scaffold.tables.rows import join_min_counts
 from hf_scaffold.tables.sums import exact_sum
@@ -122,18 +121,20 @@ def write_sum(
     """Add up tables, each on the disk meanwhile, into a file that is there once it is complete.
 
     Args:
-        tables: For each its rows, in order, as Arrow tables of some rows at a time.
+        tables: For each its rows, in order and each once, as Arrow tables of some rows at a time.
         n_bytes: Memory to merge in, as `memory_for_rows` gives it.
     Raises:
         CountOverflowError, OSError: as `merge_counts`.
     """
     with workplace(output) as folder:
-        files = []
-        for number, rows in enumerate(tables):
-            path = Path(folder, f"table-{number}")
-            write_table(rows, path, pre_tokenizer, ())
-            files.append(TableFile(path))
-        return _Merger(pre_tokenizer, folder, n_bytes, None).merge(files, output, parts)
+        paths: list[Path] = []
+        for rows in tables:
+            paths.append(Path(folder, f"table-{len(paths)}"))
+            size = write_table(rows, paths[-1], pre_tokenizer, parts)
+        if len(paths) == 1:  # as nothing is to be added, these are the bytes of the sum
+            put(paths[0], output)
+            return size
+        return _Merger(pre_tokenizer, folder, n_bytes, None).merge(list(map(TableFile, paths)), output, parts)
 
 
 def memory_for_rows(max_memory: int | str) -> int:
@@ -352,21 +353,7 @@ def summed(rows: Any) -> Any:
     Raises:
         CountOverflowError: a sum is beyond 2**63 - 1; names the pre-token.
     """
-    compute = import_extra("pyarrow.compute", "parquet")
-    rows = rows.take(compute.sort_indices(rows["pretoken"])).combine_chunks()
-    pretokens, counts = rows["pretoken"], rows["count"].to_numpy()
-    differs = compute.not_equal(pretokens.slice(1), pretokens.slice(0, max(len(pretokens) - 1, 0)))
-    firsts = np.flatnonzero(np.concatenate([np.ones(min(len(rows), 1), bool), differs.to_numpy()]))
-    if not len(firsts):
-        return rows
-    # In halves, which can't overflow.
-    high, low = np.add.reduceat(counts >> 32, firsts), np.add.reduceat(counts & 0xFFFFFFFF, firsts)
-    high += low >> 32
-    for row in np.flatnonzero(high >> 31)[:1]:
-        value = (int(high[row]) << 32) + (int(low[row]) & 0xFFFFFFFF)
-        pretoken = pretokens[int(firsts[row])].as_py()
-        raise CountOverflowError(f"pre-token {pretoken!r} has count {value}, beyond 2**63 - 1")
-    return rows.take(firsts).set_column(1, "count", [(high << 32) + (low & 0xFFFFFFFF)])
+    return arrow_table(sum_rows(*rows_of_arrow(rows)))
 
 
 def _lengths(rows: Any) -> Any:

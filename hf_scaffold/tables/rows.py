@@ -24,6 +24,22 @@ def rows_of(counts: Mapping[bytes, int]) -> Rows:
     return b"".join(pretokens), offsets, np.array([counts[each] for each in pretokens], np.int64)
 
 
+def joined(tables: Sequence[Rows]) -> Rows:
+    """The rows of tables, one table after another.
+
+    Example:
+        >>> joined([rows_of({b"ab": 5}), rows_of({b"a": 6})])
+        (b'aba', array([0, 2, 3]), array([5, 6]))
+    """
+    counts = np.concatenate([np.zeros(0, np.int64), *(counts for _, _, counts in tables)])
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    row = 0
+    for _, ends, own in tables:
+        np.add(ends[1:], offsets[row] - ends[0], out=offsets[row + 1 : row + 1 + len(own)])
+        row += len(own)
+    return b"".join(data for data, _, _ in tables), offsets, counts
+
+
 def without_longer(rows: Rows, max_length: int) -> tuple[Rows, int]:
     """The rows of pre-tokens of at most max_length bytes, and how often the others occur in all.
 

@@ -103,6 +103,8 @@ def column_utf8(column: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """The bytes of an Arrow array of strings or binary without nulls, read-only, and bounds in them."""
     import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
+    if not len(column):  # it may have no buffers
+        return np.empty(0, np.uint8), np.zeros(1, np.int64)
     column = column.cast(pa.large_binary())
     _, offsets, data = column.buffers()
     bounds = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)

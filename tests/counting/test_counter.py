@@ -326,6 +326,33 @@ def test_the_table_is_sorted_whatever_the_order():
     assert (tables[1][1] == offsets).all()
 
 
+@given(st.lists(st.text(st.sampled_from(NASTY), max_size=9)), st.integers(0, 3), st.booleans())
+def test_joined_texts_are_counted_as_texts(texts, n_before, writable):
+    one_by_one, joined = PretokenCounter("gpt2"), PretokenCounter("gpt2")
+    utf8 = [text.encode() for text in texts]
+    offsets = n_before + np.cumsum([0, *map(len, utf8)])
+    data = b"\xff" * n_before + b"".join(utf8) + b"more"
+    one_by_one.add(utf8)
+    joined.add_utf8(np.frombuffer(bytearray(data), np.uint8) if writable else data, offsets)
+    assert counted(joined) == counted(one_by_one)
+
+
+def test_joined_texts_are_each_utf8():
+    counter = PretokenCounter("gpt2")
+    data = "aé".encode()
+    for offsets, text, start in ([0, 1, 2, 3], data[1:2], 0), ([0, 0, 2], data[:2], 1):
+        with pytest.raises(UnicodeDecodeError) as refused:
+            counter.add_utf8(data, np.array(offsets))
+        assert (refused.value.object, refused.value.start) == (text, start)
+    assert not len(counter)
+
+
+@pytest.mark.parametrize("offsets", [[0, 5], [0, 3, 2], [-1, 0], [2, 1]])
+def test_joined_texts_stay_within_their_data(offsets):
+    with pytest.raises(ValueError, match="in data of 4 bytes"):
+        PretokenCounter("gpt2").add_utf8(b"abcd", np.array(offsets))
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_an_empty_counter(preset):
     counter = PretokenCounter(preset)

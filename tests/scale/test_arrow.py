@@ -48,6 +48,18 @@ def test_tables_are_those_of_one_machine(kind, pre_tokenizer, most, monkeypatch,
     assert (tmp_path / "a").read_bytes() == expected
 
 
+def test_parts_of_columns_and_empty_ones():
+    texts = ["the", "the cat", "", "日本語", "nobody's"]
+    column = pa.array(texts)
+    empty = [pa.array([], pa.string()), pa.array([], pa.large_binary()), pa.array(["", ""])]
+    given = [column[1:3], *empty, column[3:4], column[5:], pa.chunked_array([column[:1], column[2:2]])]
+    for pre_tokenizer in ("gpt2", Whitespace()):
+        batches = [pa.table({"text": each}) for each in given]
+        [table] = [*count_batches(batches, "text", counting_of(pre_tokenizer))]
+        expected = dict(hs.count(texts[:4], pre_tokenizer=pre_tokenizer))
+        assert dict(zip(table["pretoken"].to_pylist(), table["count"].to_pylist(), strict=True)) == expected
+
+
 def test_what_was_left_out_may_be_more_than_a_count(tmp_path):
     tally = arrow.Tally(counting_of("gpt2", 1))
     tally.add([b"ab a"] * 3)
