@@ -5,8 +5,8 @@
 The text is written as Parquet, of documents of some size, which come in batches of 4 MB. Each engine works on
 this machine, a task at a time, in turns of reading alone, of the bare functions on the same texts in the same
 worker processes, and of ours; and on a quarter of the text likewise. The bare functions are `hs.count` of a
-task's documents, and `Encoder.encode_batch_to_arrays` of a batch's, on one thread. Theirs and our tokenizer
-start without having seen any text. MB of text per second of CPU time:
+task's documents and the saving of their table, and `Encoder.encode_batch_to_arrays` of a batch's, on one
+thread. Theirs and our tokenizer start without having seen any text. MB of text per second of CPU time:
 
     bare     the bare function alone
     worker   the Python processes that count or encode, with all that Arrow and the engine do in them;
@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -47,6 +47,7 @@ STEPS = ("read", "bare_count", "count", "bare_tokenize", "tokenize")
 CORPORA = {"quarter": 4, "whole": 1}  # what part of the documents they have
 BATCH = 4 << 20  # bytes of text
 N_FILES = 2  # of each corpus
+WARM_UPS = 4  # rounds: a JVM compiles meanwhile
 VOCAB_SIZE = 32_000
 ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 
@@ -63,8 +64,8 @@ def cpu_of(pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def cpu_below(pid: int) -> float:
-    """Seconds of a process and all its descendants."""
+def cpu_below(pid: int) -> dict[int, float]:
+    """Seconds of a process and all its descendants, by their ids."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -75,7 +76,7 @@ def cpu_below(pid: int) -> float:
     family = {pid}
     while new := {child for child, parent in parents.items() if parent in family} - family:
         family |= new
-    return sum(map(cpu_of, family))
+    return {member: cpu_of(member) for member in family}
 
 
 def noted(folder: str, what: str, begin: float, end: float, bare: float = 0.0) -> None:
@@ -84,14 +85,35 @@ def noted(folder: str, what: str, begin: float, end: float, bare: float = 0.0) -
         stream.write(json.dumps([begin, end, bare]) + "\n")
 
 
-def of_workers(folder: str, what: str) -> tuple[float, float]:
-    """The seconds of all workers from their first call to the end of the last, and of the bare functions."""
-    all_seconds = bare = 0.0
+class Noted(NamedTuple):
+    """What workers said.
+
+    Args:
+        between: Seconds from their first call to the end of the last.
+        bare: Those of the bare functions.
+        ends: What each had used at the end of its last call, by its id.
+    """
+
+    between: float
+    bare: float
+    ends: dict[int, float]
+
+
+def of_workers(folder: str, what: str) -> Noted:
+    between = bare = 0.0
+    ends = {}
     for path in Path(folder).glob(f"{what}-*"):
         rows = [json.loads(line) for line in path.read_text().splitlines()]
-        all_seconds += max(row[1] for row in rows) - min(row[0] for row in rows)
+        end = max(row[1] for row in rows)
+        between += end - min(row[0] for row in rows)
         bare += sum(row[2] for row in rows)
-    return all_seconds, bare
+        ends[int(path.name.rpartition("-")[2])] = end
+    return Noted(between, bare, ends)
+
+
+def used(before: dict[int, float], after: dict[int, float], ends: dict[int, float]) -> float:
+    """The seconds of all processes. Of Ray's workers that are gone, only they themselves have kept books."""
+    return sum(seconds - before.get(pid, 0.0) for pid, seconds in (ends | after).items())
 
 
 class Bare:
@@ -117,7 +139,8 @@ class Bare:
     def end(self) -> None:
         """The task is over."""
         if self._waiting:
-            self._timed(lambda: hs.count(self._waiting, num_workers=1))
+            path = f"{self._folder}/bare-{os.getpid()}.parquet"
+            self._timed(lambda: hs.count(self._waiting, num_workers=1).save(path))
         self._waiting = []
 
     def _timed(self, call: Callable[[], object]) -> None:
@@ -305,16 +328,17 @@ def child(spec: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # workers import from here, too, and the sources are not compiled
         with engine(spec["tokenizer"], folder, spec["rows"]) as step:
-            for number in range(spec["rounds"] + 1):
+            for number in range(WARM_UPS + spec["rounds"]):
                 for what, name in product(STEPS, CORPORA):
                     for path in Path(folder).glob(f"{what}-*"):
                         path.unlink()
-                    wall, cpu = time.perf_counter(), cpu_below(os.getpid())
+                    begin, before = time.perf_counter(), cpu_below(os.getpid())
                     step(what, f"{spec['corpora']}/{name}")
-                    wall, cpu = time.perf_counter() - wall, cpu_below(os.getpid()) - cpu
-                    worker, alone = of_workers(folder, what)
-                    if number:  # the first warms up
-                        seconds[f"{name} {what}"].append([wall, cpu, worker, alone])
+                    wall, after = time.perf_counter() - begin, cpu_below(os.getpid())
+                    worker, bare, ends = of_workers(folder, what)
+                    if number >= WARM_UPS:
+                        row = [wall, used(before, after, ends), worker, bare]
+                        seconds[f"{name} {what}"].append(row)
     medians = {
         what: [sorted(column)[len(column) // 2] for column in zip(*rows, strict=True)]
         for what, rows in seconds.items()

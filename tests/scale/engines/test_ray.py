@@ -79,6 +79,16 @@ def test_counts_of_batches(cluster, corpus, counted, tmp_path):
     assert (tmp_path / "counts.parquet").read_bytes() == counted
 
 
+def test_few_counts_are_sorted_in_few_tasks(cluster):
+    """Ray would take 200 for what it has not read yet, and one for each of these blocks."""
+    tables = [packed(arrow_table(rows_of({b"%d" % number: 1}))) for number in range(64)]
+    counts = ray.data.from_arrow(tables).materialize()
+    assert counts.num_blocks() == 64
+    few = scale._few(counts)
+    assert few.materialize().num_blocks() == 1
+    assert few.count() == 64
+
+
 @pytest.mark.parametrize(("form", "n_blocks"), DIVIDED)
 def test_ids_are_those_of_the_tokenizer(cluster, corpus, form, n_blocks, saved, ids):
     made = scale.tokenize(read(corpus, form, n_blocks), saved, concurrency=2)
