@@ -69,6 +69,15 @@ def test_the_table_has_the_bytes_of_one_in_memory(
     assert [path.name for path in output.parent.iterdir()] == ["output.parquet"]
 
 
+@pytest.mark.parametrize("part", [None, (1, 2)])
+def test_so_it_has_where_all_fits_into_memory(corpus, tmp_path, part):
+    table = hs.count(f"{corpus}/*", part=part)
+    table.save(tmp_path / "table.parquet")
+    size = hs.count(f"{corpus}/*", part=part, output=tmp_path / "output.parquet", max_memory="1G")
+    assert size == (len(table), table.total, table.n_bytes, table.parts)
+    assert (tmp_path / "output.parquet").read_bytes() == (tmp_path / "table.parquet").read_bytes()
+
+
 def test_an_output_needs_no_bound(corpus, tmp_path, little_memory):
     size = hs.count(f"{corpus}/*", output=tmp_path / "output.parquet")
     assert len(little_memory) == 1  # written once, with nothing to merge
