@@ -7,9 +7,10 @@ from shutil import which
 import pytest
 from hypothesis import settings
 
-# The same examples in every run, so that a change is refused for what it does; `make explore` draws new ones.
-settings.register_profile("repeatable", derandomize=True)
-settings.register_profile("explore", derandomize=False)
+# The same examples in every run, however long they take, so that a change is refused for what it does;
+# `make explore` draws new ones.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("explore", derandomize=False, deadline=None)
 settings.load_profile("repeatable")
 
 MISSING = [name for name in ("torch", "accelerate") if find_spec(name) is None]

@@ -55,7 +55,7 @@ nasty = st.lists(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(
     nasty,
     st.lists(st.sampled_from(["a", "b", "c", "é", "語", "aaaa", "ab" * 9, "x"]), max_size=40),
@@ -66,14 +66,14 @@ def test_finding_is_what_the_slow_twin_finds(contents, pieces, normalized):
     assert found(contents, text, normalized) == expected(contents, text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.binary(min_size=1, max_size=3).map(lambda b: b.decode("latin-1")), max_size=60), st.data())
 def test_many_different_last_bytes(contents, data):
     text = "".join(data.draw(st.lists(st.sampled_from([*contents, "a", "zz"]), max_size=30)))
     assert found(contents, text) == expected(contents, text)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(
         st.tuples(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_scaffold._core.pretoken_encoder import PretokenEncoder
@@ -116,7 +116,6 @@ def test_rows_that_do_not_fit(rows):
         TextEncoder("gpt2", BYTES, NO_RULES, rows)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(*[st.sampled_from([97, 98, 300, 301, 302])] * 3), max_size=6),
     st.dictionaries(

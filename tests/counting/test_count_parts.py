@@ -103,7 +103,7 @@ def test_a_part_is_the_same_whoever_counts_it_and_how(corpus, tmp_path):
     of=st.integers(1, 90),
     preset=st.sampled_from(["gpt2", "llama3", "gpt4o"]),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_random_files_have_the_counts_of_their_parts(tmp_path_factory, texts, of, preset):
     folder = tmp_path_factory.mktemp("texts")
     for i, text in enumerate(["x", *texts]):

@@ -99,7 +99,7 @@ def test_blocks_of_every_size_give_the_pretokens_of_the_whole_file(tmp_path, pre
     text=st.text(st.sampled_from(" \n\r\tas'\u2019lS/1٣.!é\u0301\u00a0\u3000三😀\u200d"), max_size=40),
     data=st.data(),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_random_text_is_cut_where_no_pretoken_changes(preset, text, data):
     block_size = data.draw(st.integers(1, len(text.encode()) + 1))
     counter = PretokenCounter(preset)
@@ -469,7 +469,7 @@ def test_merge_refuses_an_overflow_and_names_the_pretoken():
 
 
 @given(tables, st.sampled_from([*PRESETS, Whitespace()]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_save_and_load(tmp_path_factory, mapping, pre_tokenizer):
     path = tmp_path_factory.mktemp("counts") / "counts.parquet"
     table = PreTokenCounts.from_mapping(mapping, pre_tokenizer=pre_tokenizer)
@@ -601,7 +601,7 @@ def test_tables_are_read_some_rows_at_a_time(tmp_path, monkeypatch):
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=3), st.integers(1, 2**62), min_size=1), st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_rare_pretokens_may_be_left_out(mapping, data):
     table = PreTokenCounts.from_mapping(mapping)
     min_count = data.draw(st.sampled_from([1, *table.counts.tolist(), max(mapping.values()) + 1]))

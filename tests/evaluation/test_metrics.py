@@ -250,7 +250,7 @@ frequencies = st.lists(st.integers(0, 40) | st.integers(0, 2**50), min_size=1, m
 
 
 @given(frequencies)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_metrics_equal_their_definitions(values):
     evaluation = hs.Evaluation("x", tuple(map(str, range(len(values)))), np.array(values), n_bytes=1)
     total, size = sum(values), len(values)
@@ -278,7 +278,7 @@ def scorer(tokens, metric, **kwargs):
 @given(
     st.lists(st.integers(0, 30), min_size=2, max_size=25).filter(lambda values: sum(map(bool, values)) > 1)
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_agrees_with_tokenization_scorer(values):
     tokens = [f"t{token_id}" for token_id, n in enumerate(values) for _ in range(n)]
     random.Random(1).shuffle(tokens)
@@ -305,7 +305,7 @@ def test_agrees_with_tokenization_scorer(values):
 @given(
     st.lists(st.text("abcn \n,1é", max_size=30), min_size=1, max_size=5).filter(lambda t: "".join(t).strip())
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_equals_encoding_the_documents(texts):
     tokenizer = toys.tokenizer()
     evaluation = hs.evaluate(tokenizer, texts)
@@ -317,7 +317,7 @@ def test_equals_encoding_the_documents(texts):
 
 @pytest.mark.filterwarnings("ignore:the vocabulary has")
 @given(st.dictionaries(st.text("ab", min_size=1, max_size=6), st.integers(1, 9), min_size=1), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_standalone_share_equals_going_through_all_places(words, data):
     counts = hs.PreTokenCounts.from_mapping(words)
     bpe = hs.train(counts, data.draw(st.integers(256, 259)), min_frequency=1)

@@ -78,7 +78,7 @@ def encoded(documents):
 DOCUMENTS = st.lists(st.lists(st.integers(0, 4), max_size=9), min_size=1, max_size=6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(DOCUMENTS, DOCUMENTS, st.integers(1, 4))
 def test_equals_its_definition(train, test, order):
     found = token_probabilities(encoded(train), encoded(test), 7, order)  # 5 never occurs, 6 is the end
@@ -88,7 +88,7 @@ def test_equals_its_definition(train, test, order):
         np.testing.assert_allclose(probabilities, expected, rtol=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(DOCUMENTS, st.lists(st.integers(0, 5), max_size=5))
 def test_probabilities_add_up_to_1_after_any_context(train, context):
     # Each token of the vocabulary once after the context, then the end.

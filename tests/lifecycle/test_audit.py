@@ -91,7 +91,7 @@ def test_tokens_whose_characters_are_no_tokens_are_unreachable():
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_text_is_encoded_to_unreachable_tokens(pairs):
     """Random rules for a and b, against all texts as long as the longest token."""
     made, merges = ["a", "b"], []
@@ -126,7 +126,7 @@ words = st.dictionaries(st.text("abc", min_size=1, max_size=8), st.integers(1, 6
 
 
 @given(words, words, st.integers(0, 15))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_finds_what_the_slow_reference_finds(learned_from, audited, n_merges):
     alphabet = sorted(set("abc"))
     merges = oracle.train(
@@ -144,7 +144,7 @@ def test_finds_what_the_slow_reference_finds(learned_from, audited, n_merges):
 
 
 @given(words, st.integers(1, 15))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_on_its_own_text_it_finds_the_scaffolds_of_training(counts, n_merges):
     texts = {tuple(text): n for text, n in counts.items()}
     merges = oracle.train(texts, 3 + n_merges, alphabet="abc", scaffold=False).merges

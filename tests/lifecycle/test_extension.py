@@ -45,7 +45,7 @@ def parts_of(tokenizer):
 
 
 @given(tables, tables, st.integers(0, 8), st.integers(1, 9), st.booleans(), st.sampled_from([0, 3]))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @pytest.mark.filterwarnings("ignore:the vocabulary has")
 def test_goes_on_as_the_slow_reference_does(old, new, n_old, n_new, scaffold, min_frequency):
     bpe = hs.train(table(old), 257 + n_old, special_tokens=["<s>"])
@@ -75,7 +75,7 @@ def test_goes_on_as_the_slow_reference_does(old, new, n_old, n_new, scaffold, mi
 
 
 @given(tables, tables, st.integers(0, 8), st.integers(1, 9), st.sampled_from(AFFIXES))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @pytest.mark.filterwarnings("ignore:the vocabulary has")
 def test_characters_with_affixes(old, new, n_old, n_new, affixes):
     prefix, suffix = affixes
@@ -106,7 +106,7 @@ other_tables = st.dictionaries(other_texts.map("".join), st.integers(1, 30), min
 @given(
     tables, other_tables, st.integers(0, 8), st.integers(1, 9), st.integers(0, 4), st.sampled_from(AFFIXES)
 )
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @pytest.mark.filterwarnings("ignore:the vocabulary has")
 def test_characters_that_had_no_token(old, new, n_old, n_new, most, affixes):
     """The most frequent ones become symbols, before anything merges; the others go on to vanish."""
@@ -140,7 +140,7 @@ def test_characters_that_had_no_token(old, new, n_old, n_new, most, affixes):
 
 
 @given(tables, st.integers(1, 8), st.integers(1, 8))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @pytest.mark.filterwarnings("ignore:the vocabulary has")
 def test_plain_bpe_in_two_runs_is_that_of_one(counts, n_first, n_more):
     """On the same text, since there nothing that the first run decided is ever taken back."""
@@ -169,7 +169,7 @@ def several_rules():
 
 
 @given(tables, st.integers(1, 9))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @pytest.mark.filterwarnings("ignore:the vocabulary has")
 def test_tokens_with_several_rules(counts, n_new):
     backend, merges = several_rules()

@@ -32,7 +32,7 @@ def slowly(bpe, counts, n, scaffolds_first):
 
 
 @given(tables, tables, st.integers(1, 9), st.integers(1, 9), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @pytest.mark.filterwarnings("ignore:the vocabulary has")
 def test_takes_out_what_the_slow_reference_does(old, text, n_made, n_removed, compact):
     bpe = hs.train(table(old), 257 + n_made, special_tokens=["<s>"])

@@ -19,7 +19,7 @@ from hf_scaffold import tokenization_scaffold
 from hf_scaffold.engine.dropout import stream
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-fuzz = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+fuzz = settings(max_examples=50, suppress_health_check=list(HealthCheck))
 texts = st.lists(st.sampled_from([*toys.WORDS, " ", "  ", "7", "\n"]) | st.text(max_size=3), max_size=8).map(
     "".join
 )

@@ -67,7 +67,6 @@ TABLES = st.dictionaries(st.binary(max_size=12), st.integers(1, 2**63 - 1), max_
 # ---- cells
 
 
-@settings(deadline=None)
 @given(rows=TABLES, cell_rows=st.integers(1, 9), cell_bytes=st.integers(1, 50))
 def test_cells_hold_the_rows_of_a_table(rows, cell_rows, cell_bytes):
     with pytest.MonkeyPatch.context() as patch:
@@ -120,7 +119,6 @@ def test_a_pre_token_has_one_bucket_in_any_table():
 # ---- sums
 
 
-@settings(deadline=None)
 @given(st.lists(TABLES, max_size=6), st.integers(1, 5), st.integers(1, 300), st.integers(1, 4))
 def test_sums_are_those_of_all_cells(tables, cell_rows, n_bytes, n_cells):
     tables = [[(pretoken, count % 2**40 + 1) for pretoken, count in rows] for rows in tables]
@@ -156,7 +154,7 @@ def test_sums_that_overflow_are_refused():
 # ---- the driver
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.lists(st.binary(min_size=1, max_size=3), max_size=9), max_size=9), st.integers(1, 4))
 def test_tables_in_any_order_are_added_up(tmp_path_factory, tables, n_rows):
     folder = tmp_path_factory.mktemp("runs")

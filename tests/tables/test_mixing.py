@@ -34,7 +34,7 @@ def write(folder, **mappings):
 
 
 @given(st.lists(st.tuples(tables, numbers), min_size=1, max_size=4), st.randoms())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_mixes_as_fractions_do(folder, given_tables, rng):
     paths = write(folder, **{f"t{i}": mapping for i, (mapping, _) in enumerate(given_tables)})
     sums = {}

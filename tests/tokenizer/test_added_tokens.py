@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast, release
 
-fuzz = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+fuzz = settings(max_examples=40, suppress_health_check=list(HealthCheck))
 
 N = len(toys.trained().vocab)
 

@@ -13,7 +13,7 @@ from native_cases import describe
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-fuzz = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+fuzz = settings(max_examples=20, suppress_health_check=list(HealthCheck))
 
 TEXT = "xzona Arizona<|eos|> banana 日本 étéz<pad> ZONA e\u0301 42"
 BACKENDS = ("backend_tokenizer", "_tokenizer")

@@ -6,7 +6,7 @@ from threading import Thread
 import numpy as np
 import pytest
 import toys
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers.decoders import DecodeStream
 from transformers import PreTrainedTokenizerFast, TextIteratorStreamer, TextStreamer
@@ -133,7 +133,6 @@ texts = st.lists(st.sampled_from([*WORDS, " ", "<|eos|>", "e\u0301", "🇩🇪"]
 )
 
 
-@settings(deadline=None)
 @given(texts, st.booleans(), st.sampled_from(toys.SIZES))
 def test_a_stream_of_tokens_decodes_to_the_text(text, skip_special_tokens, size):
     tokenizer = toys.tokenizer(toys.trained(size))
@@ -202,7 +201,6 @@ def test_streamers_hand_the_text_to_another_thread(text):
 # ---- decoding
 
 
-@settings(deadline=None)
 @given(st.lists(texts, min_size=1, max_size=4), st.booleans())
 def test_batches_are_decoded_as_stock_does(batch, skip_special_tokens):
     ours, stock = toys.tokenizer(), toys.tokenizer(cls=PreTrainedTokenizerFast)

@@ -616,7 +616,7 @@ ASKS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(SETTINGS, ASKS)
 def test_calls_after_one_another_answer_as_stock(options, asks):
     ours, stock = both(**options)

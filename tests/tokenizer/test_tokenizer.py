@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerFast
 from hf_scaffold import tokenization_scaffold
 from hf_scaffold.tokenization_scaffold import ScaffoldTokenizerFast
 
-fuzz = settings(deadline=None, suppress_health_check=list(HealthCheck))
+fuzz = settings(suppress_health_check=list(HealthCheck))
 
 WORDS = list(toys.WORDS)
 ODD = [" ", "  ", "\n", "\t", "7", "42", "zon", "É", "e\u0301", "ﬁ", "ŉ", "\u3000", "zz"]

@@ -196,7 +196,7 @@ CHARACTERS = [
     st.sampled_from([None, *CHARACTERS]),
     st.sampled_from([None, None, 3]),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_the_loop_tells_what_the_encoders_find(table, n_tokens, specials, characters, longest):
     counts = hs.PreTokenCounts.from_mapping(table, alphabet="bytes" if characters is None else "chars")
     options = {"initial_alphabet": (), "max_token_length": longest, **(characters or {})}

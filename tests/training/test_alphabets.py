@@ -99,7 +99,7 @@ def decomposed(bpe, pretokens, ids):
 
 
 @given(runs(), st.lists(nasty_text.map("".join), max_size=4))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 def test_trains_and_encodes_what_the_slow_reference_does(run, texts):
     counts, vocab_size, prefix, suffix, options = run
     bpe = train(counts, vocab_size, prefix, suffix, **options)
@@ -165,7 +165,7 @@ def loop_of(kind, counts, prefix, suffix, options, alphabet=None, **others):
 
 
 @given(runs())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_loop_for_ambiguous_symbols_counts_exactly(run):
     counts, vocab_size, prefix, suffix, options = run
     loop = loop_of(AmbiguousMergeLoop, counts, prefix, suffix, options)
@@ -317,7 +317,7 @@ def bpe_trainer(counts, vocab_size, prefix="", suffix="", special_tokens=("<unk>
     st.integers(0, 30),
     st.sampled_from([None, 2, 3]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_without_scaffolds_equals_bpe_trainer(counts, affixes, n_merges, limit_alphabet):
     """BpeTrainer numbers the characters with affixes as a hash table gives them; the rest is the same.
 
@@ -379,7 +379,7 @@ def test_equals_bpe_trainer_on_real_text(english_text, prefix, suffix):
     st.booleans(),
     st.lists(st.text("abcdéxyß🙂", min_size=1, max_size=9), max_size=6),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_characters_outside_the_alphabet(counts, affixes, limit, with_unk, fuse, texts):
     prefix, suffix = affixes
     unk = {"unk_token": "<unk>", "fuse_unk": fuse} if with_unk else {}
@@ -550,7 +550,7 @@ def test_pairs_and_truncation(pipeline):
     st.dictionaries(st.text("abcdé", min_size=1, max_size=6), st.integers(1, 30), min_size=1, max_size=8),
     st.lists(st.text("abcdéxß🙂<", max_size=9), max_size=6),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_characters_outside_the_alphabet_become_bytes(counts, texts):
     bpe = train(counts, 300, limit_alphabet=2, byte_fallback=True, unk_token="<unk>")
     byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]

@@ -24,7 +24,7 @@ def told(log):
 
 
 @given(runs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_logs_what_the_slow_reference_logs(run):
     counts, vocab_size, options = run
     bpe = train(counts, vocab_size, log=True, **options)
@@ -39,7 +39,7 @@ def test_logs_what_the_slow_reference_logs(run):
 @example(({"###aa#": 6, "####": 4, "a####aa": 2}, 10, "##", "", {}))
 @example(({"#a#": 5, "#####": 4, "####": 4, "a#a": 3}, 13, "##", "", {}))
 @given(character_runs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_logs_what_the_slow_reference_logs_where_text_spells_affixes(run):
     counts, vocab_size, prefix, suffix, options = run
     bpe = train_on_characters(counts, vocab_size, prefix, suffix, log=True, **options)

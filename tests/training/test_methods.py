@@ -65,7 +65,7 @@ shares = st.sampled_from([0.0, 0.1, 0.5, 1.0])
 
 
 @given(runs(scaffold=False), shares, st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_trimmed_demolishes_the_rarest_tokens_of_plain_bpe(run, surplus, data):
     plain, bpe = trained_with_surplus(run, "trimmed", surplus)
     scaffolds = oracle.trimmed(plain, run[1])
@@ -76,7 +76,7 @@ def test_trimmed_demolishes_the_rarest_tokens_of_plain_bpe(run, surplus, data):
 
 
 @given(runs(scaffold=False), shares, st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_leaf_pruning_is_plain_bpe_without_the_rarest_leaves(run, surplus, data):
     plain, bpe = trained_with_surplus(run, "leaf", surplus)
     tokens, merges = oracle.without_leaves(plain, run[1])
@@ -85,7 +85,7 @@ def test_leaf_pruning_is_plain_bpe_without_the_rarest_leaves(run, surplus, data)
 
 
 @given(runs(scaffold=False), shares, st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_what_residues_leave_is_merged_again(run, surplus, data):
     plain, bpe = trained_with_surplus(run, "residue", surplus)
     gone = oracle.residues(plain, run[1])
@@ -110,7 +110,7 @@ def test_what_a_residue_leaves_joins_its_neighbours():
     st.sampled_from(["trimmed", "leaf", "residue", "picky"]),
     st.lists(st.integers(0, 40), max_size=4),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_several_sizes_are_those_of_single_runs(run, method, less):
     counts, vocab_size, options = run
     options.pop("scaffold")
@@ -144,7 +144,7 @@ def steps_of(bpe):
 
 
 @given(runs(scaffold=False), thresholds, st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_picky_takes_the_steps_of_the_slow_reference(run, threshold, data):
     counts, vocab_size, options = run
     options.pop("scaffold")
@@ -163,7 +163,7 @@ def test_picky_takes_the_steps_of_the_slow_reference(run, threshold, data):
 
 
 @given(runs(scaffold=False), thresholds, many_counts, st.integers(0, 40))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_rare_pairs_may_wait_in_picky(run, threshold, rare_below, smaller):
     """However many pairs the index leaves out, and wherever the run pauses, each step stays the same."""
     counts, vocab_size, options = run
@@ -342,7 +342,7 @@ def test_steps_of_any_lengths_stay_inside_their_pre_token():
 
 
 @given(runs(scaffold=True), st.sampled_from([0.0, 0.25, 0.5, 0.9]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_scaffolds_may_have_to_be_rarer(run, below):
     counts, vocab_size, options = run
     reference = oracle.train(
@@ -354,7 +354,7 @@ def test_scaffolds_may_have_to_be_rarer(run, below):
 
 
 @given(runs(scaffold=False), st.sampled_from(RIVALS))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_agreement_is_what_both_encoders_find(run, method):
     """The loop tells it, or that the rules are the same; of residues the encoder that goes by steps."""
     counts, vocab_size, options = run

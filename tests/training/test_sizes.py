@@ -20,7 +20,7 @@ smaller = st.lists(st.integers(0, 40), max_size=4)
 
 
 @given(runs(), smaller)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_each_size_equals_a_run_of_its_own(run, below):
     counts, largest, options = run
     fixed = len(options["special_tokens"]) + len(set("".join(counts)))
@@ -33,7 +33,7 @@ def test_each_size_equals_a_run_of_its_own(run, below):
 
 
 @given(character_runs(), smaller)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_each_size_equals_a_run_of_its_own_where_text_spells_affixes(run, below):
     counts, largest, prefix, suffix, options = run
     alphabet = oracle.alphabet_of(counts, set("".join(counts)), prefix, suffix)

@@ -92,7 +92,7 @@ tables = st.dictionaries(words, st.integers(1, 9) | st.integers(1, 2**40), min_s
 
 
 @given(tables, st.integers(0, 30), st.sampled_from(OPTIONS))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_the_rules_of_the_slow_reference(table, n_tokens, options):
     counts = hs.PreTokenCounts.from_mapping(table, alphabet="chars")
     bpe = train(counts, 16 + n_tokens, every_split=True, **options)
@@ -124,7 +124,7 @@ nasty = st.lists(st.sampled_from("#ab_c") | st.sampled_from(["</w>", "##"]), min
     st.dictionaries(nasty, st.integers(1, 40), min_size=1, max_size=12),
     st.sampled_from([("##", ""), ("#", "_"), ("#", "#"), ("##", "</w>")]),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_text_that_spells_affixes(table, affixes):
     """A string may then be several symbols, and a token have several rules."""
     counts = hs.PreTokenCounts.from_mapping(table, alphabet="chars", pre_tokenizer="whitespace-split")

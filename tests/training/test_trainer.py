@@ -62,7 +62,7 @@ def test_the_worked_example_by_hand():
 
 
 @given(runs())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_trains_what_the_slow_reference_trains(run):
     counts, vocab_size, options = run
     bpe = train(counts, vocab_size, **options)
@@ -101,7 +101,7 @@ def loop_of(counts, options, **others):
 
 
 @given(runs())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_frequencies_at_the_end_are_exact(run):
     counts, vocab_size, options = run
     loop = loop_of(counts, options)
@@ -113,7 +113,7 @@ def test_frequencies_at_the_end_are_exact(run):
 
 
 @given(runs(), many_counts, st.integers(0, 40))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_rare_pairs_may_wait(run, rare_below, smaller):
     """However many pairs the index leaves out, each event, frequency and cell stays the same."""
     counts, vocab_size, options = run
@@ -131,7 +131,7 @@ def test_rare_pairs_may_wait(run, rare_below, smaller):
 
 
 @given(runs(), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_encodes_what_the_slow_reference_encodes(run, data):
     counts, vocab_size, options = run
     bpe = train(counts, vocab_size, **options)
