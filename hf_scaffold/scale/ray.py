@@ -60,9 +60,9 @@ def count(
         CorpusError: Ray knows the columns, and there is no such one; or there is nothing to count.
         ConfigurationError: as `hs.count`.
         OSError: the output can't be written.
-    Cost: one sort of the distinct pre-tokens of each block, in cells of thousands, which the object store holds
-        meanwhile. The driver holds one block of their sums at a time, and merges these on its disk, which takes
-        the size of the table once more.
+    Cost: one sort of the distinct pre-tokens of each block, in cells of thousands, which the object store
+        holds meanwhile. The driver holds one block of their sums at a time, and merges these on its disk,
+        which takes the size of the table once more.
     """
     counting = Counting.of(pre_tokenizer, normalizer, alphabet, max_pretoken_length)
     string("column", column)
