@@ -1,6 +1,6 @@
 # make demo   train on the text the package carries, save, reload, compare
 # make test   the test suite, on the installed package; without torch it leaves tests/models out, and says so
-# make test-all  the whole suite, with torch
+# make test-all  the whole suite, with torch; and what takes minutes of tests/scale, on Spark, Ray and datatrove
 # make setup  .venv with the package and its test extras
 # make bench  our trainer and its peers on one file (FILE=path; default: the standard library's sources)
 # make bench-encode  our encoder and its peers, likewise
@@ -43,8 +43,9 @@ demo: $(VENV)/installed
 test: $(VENV)/test-extras
 	$(BIN)/pytest -q -n auto
 
-test-all: $(VENV)/models-extras
+test-all: $(VENV)/models-extras $(VENV)-scale/installed
 	$(BIN)/pytest -q -n auto
+	$(VENV)-scale/bin/pytest -q -m 'not long' tests/scale
 
 setup: $(VENV)/test-extras
 

@@ -1,4 +1,5 @@
 import os
+import shutil
 from importlib.util import find_spec
 
 import corpora
@@ -13,12 +14,19 @@ NEEDS = {
     "pyspark": ["spark", "examples"],
     "ray": ["ray", "examples"],
 }
+NO_JAVA = shutil.which("java") is None
 collect_ignore = [
     f"test_{name}.py" for engine, names in NEEDS.items() if find_spec(engine) is None for name in names
 ]
+if NO_JAVA:
+    collect_ignore += ["test_spark.py", "test_examples.py"]
 
 
 def pytest_terminal_summary(terminalreporter):
+    if NO_JAVA:
+        terminalreporter.write_line(
+            "test_spark.py and test_examples.py left out: no java (openjdk-17-jre-headless)"
+        )
     for engine, n_kills in processes.kills.items():
         terminalreporter.write_line(
             f"{engine}: {n_kills} workers killed, {processes.results[engine]} results compared"

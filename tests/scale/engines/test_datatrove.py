@@ -362,6 +362,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", processes.SEEDS)
 def test_runs_that_are_killed_go_on(seed, corpus, counted, saved, files, tmp_path):
     chance = random.Random(seed)

@@ -33,6 +33,7 @@ def run(tmp_path, script, *arguments):
     return done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["spark", "ray"])
 def test_counts_and_ids_of_parquet(engine, corpus, counted, saved, ids, tmp_path):
     output = run(tmp_path, f"{engine}_count", corpus["parquet"], tmp_path / "counts.parquet")
@@ -44,6 +45,7 @@ def test_counts_and_ids_of_parquet(engine, corpus, counted, saved, ids, tmp_path
     assert sorted(table["input_ids"].to_pylist()) == sorted(ids.values())
 
 
+@pytest.mark.long
 def test_spark_reads_files_as_documents(corpus, counted, tmp_path):
     run(tmp_path, "spark_count", corpus["plain"], tmp_path / "counts.parquet", "--format", "text")
     assert (tmp_path / "counts.parquet").read_bytes() == counted

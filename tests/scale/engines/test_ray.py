@@ -1,6 +1,5 @@
 """Ray on two nodes, each a set of processes: the same table and ids, whatever happens."""
 
-import itertools
 import os
 import random
 import subprocess
@@ -63,10 +62,7 @@ def read(corpus, form, n_blocks):
     return reader(str(corpus[form])).repartition(n_blocks)
 
 
-DIVIDED = [*itertools.product(corpora.FORMATS, corpora.PARTS)]
-
-
-@pytest.mark.parametrize(("form", "n_blocks"), DIVIDED)
+@pytest.mark.parametrize(("form", "n_blocks"), corpora.DIVIDED)
 def test_counts_are_those_of_one_machine(cluster, corpus, form, n_blocks, same, tmp_path):
     size = scale.count(read(corpus, form, n_blocks), tmp_path / "counts.parquet")
     same(tmp_path / "counts.parquet")
@@ -89,7 +85,7 @@ def test_few_counts_are_sorted_in_few_tasks(cluster):
     assert few.count() == 64
 
 
-@pytest.mark.parametrize(("form", "n_blocks"), DIVIDED)
+@pytest.mark.parametrize(("form", "n_blocks"), corpora.DIVIDED)
 def test_ids_are_those_of_the_tokenizer(cluster, corpus, form, n_blocks, saved, ids):
     made = scale.tokenize(read(corpus, form, n_blocks), saved, concurrency=2)
     rows = made.take_all()
@@ -165,6 +161,7 @@ print(*peak(80), *peak(800))
 """
 
 
+@pytest.mark.long
 def test_the_drivers_memory_does_not_grow_with_the_corpus(cluster, tmp_path):
     script = tmp_path / "driver.py"
     script.write_text(DRIVER, encoding="utf-8")
@@ -273,6 +270,7 @@ def test_workers_import_neither_transformers_nor_engines_of_others(cluster, save
     assert not found & {"transformers", "torch", "pyspark", "datatrove"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", processes.SEEDS)
 def test_workers_may_be_killed(cluster, corpus, counted, saved, ids, seed, tmp_path):
     with processes.killing("Ray", workers, random.Random(seed)) as killed:

@@ -21,9 +21,8 @@ SYSTEM = os.pathsep.join([os.environ["PATH"], "/usr/sbin"])
 MISSING = [
     name for name in ("munged", "slurmctld", "slurmd", "sbatch") if not shutil.which(name, path=SYSTEM)
 ]
-pytestmark = pytest.mark.skipif(
-    bool(MISSING), reason=f"no {' and '.join(MISSING)} here; Debian: apt-get install slurm-wlm munge"
-)
+NO_SLURM = f"no {' and '.join(MISSING)} here; Debian: apt-get install slurm-wlm munge"
+pytestmark = [pytest.mark.long, pytest.mark.skipif(bool(MISSING), reason=NO_SLURM)]
 N_RANKS = 8
 CONFIGURATION = """\
 ClusterName=local

@@ -1,7 +1,6 @@
 """Spark on a standalone master with two workers, each a process: the same table and ids, whatever happens."""
 
 import contextlib
-import itertools
 import os
 import random
 import re
@@ -136,10 +135,7 @@ def read(spark, corpus, form):
     return spark.read.format({"jsonl": "json"}.get(form, form)).load(str(corpus[form]))
 
 
-DIVIDED = [*itertools.product(corpora.FORMATS, corpora.PARTS)]
-
-
-@pytest.mark.parametrize(("form", "n_partitions"), DIVIDED)
+@pytest.mark.parametrize(("form", "n_partitions"), corpora.DIVIDED)
 def test_counts_are_those_of_one_machine(spark, corpus, form, n_partitions, same, tmp_path):
     df = read(spark, corpus, form).repartition(n_partitions)
     size = scale.count(df, tmp_path / "counts.parquet")
@@ -148,7 +144,7 @@ def test_counts_are_those_of_one_machine(spark, corpus, form, n_partitions, same
     assert size[:3] == (len(counts), counts.total, counts.n_bytes)
 
 
-@pytest.mark.parametrize(("form", "n_partitions"), DIVIDED)
+@pytest.mark.parametrize(("form", "n_partitions"), corpora.DIVIDED)
 def test_ids_are_those_of_the_tokenizer(spark, corpus, form, n_partitions, saved, ids):
     df = scale.tokenize(read(spark, corpus, form).repartition(n_partitions), saved)
     assert df.rdd.getNumPartitions() == n_partitions
@@ -304,6 +300,7 @@ def test_workers_import_neither_transformers_nor_engines_of_others(spark, saved)
     assert not found & {"transformers", "torch", "ray", "datatrove"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", processes.SEEDS)
 def test_workers_may_be_killed(spark, cluster, corpus, counted, saved, ids, seed, tmp_path):
     """Executors and their Python processes."""
