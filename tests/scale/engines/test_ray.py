@@ -204,6 +204,7 @@ def test_datatrove_on_ray(cluster, corpus, same, saved, ids, tmp_path):
 # ---- what goes wrong
 
 
+@pytest.mark.long  # actors that failed hold their processors for a minute or two
 def test_columns_that_hold_no_text_are_named(cluster, saved, tmp_path):
     dataset = ray.data.from_arrow(pa.table({"text": ["a", None], "n": [1, 2], "bytes": [b"\xff", b"a"]}))
     for problem, column in [
