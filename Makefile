@@ -1,6 +1,6 @@
 # make demo   train on the text the package carries, save, reload, compare
 # make test   the test suite, on the installed package; without torch it leaves tests/models out, and says so
-# make test-all  the whole suite, with torch; and what takes minutes of tests/scale, on Spark, Ray and datatrove
+# make test-all  the whole suite, with torch, and the shorter tests of Spark 4, Ray and datatrove
 # make setup  .venv with the package and its test extras
 # make bench  our trainer and its peers on one file (FILE=path; default: the standard library's sources)
 # make bench-encode  our encoder and its peers, likewise

@@ -14,6 +14,7 @@ from hf_scaffold.text.corpus import iter_documents
 
 FORMATS = ("plain", "jsonl", "parquet")
 PARTS = (1, 7, 64)  # into how many a corpus is divided
+# One division of each format is enough for each change; clusters take seconds for every one.
 DIVIDED = [pytest.param(form, n, marks=[] if n == 7 else pytest.mark.long) for form in FORMATS for n in PARTS]
 N_FILES = 14
 PAGE = 1 << 14  # bytes

@@ -22,6 +22,7 @@ MISSING = [
     name for name in ("munged", "slurmctld", "slurmd", "sbatch") if not shutil.which(name, path=SYSTEM)
 ]
 NO_SLURM = f"no {' and '.join(MISSING)} here; Debian: apt-get install slurm-wlm munge"
+# `make scale-test` installs Slurm, which takes root: elsewhere these tests say what they lack.
 pytestmark = [pytest.mark.long, pytest.mark.skipif(bool(MISSING), reason=NO_SLURM)]
 N_RANKS = 8
 CONFIGURATION = """\
